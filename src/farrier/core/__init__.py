@@ -1,0 +1,1 @@
+"""Probability: knows no network, no data, no file."""

@@ -1,0 +1,30 @@
+"""The lower bound on the log evidence, with its terms kept apart.
+
+    bound = E_q[ln p(y | x, ...)] - sum of KL(q || p)                                (B1)
+
+All terms are in nats over the whole data set, constants included, so that the bounds of
+two models of the same data can be compared.
+"""
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+
+class Bound(eqx.Module):
+    """The terms of the bound and their one sum."""
+
+    log_likelihood: Float[Array, "*shape"]
+    kl: dict[str, Float[Array, "*shape"]]  # "layer_1/beta", ..., "noise/gamma"
+
+    @property
+    def total(self) -> Float[Array, "*shape"]:
+        """The bound itself (B1)."""
+        return self.weighted(1.0)
+
+    def weighted(self, kl_weight: float | Float[Array, ""]) -> Float[Array, "*shape"]:
+        """The log likelihood less `kl_weight` times the divergences."""
+        return self.log_likelihood - kl_weight * sum(self.kl.values())
+
+    def terms(self) -> dict[str, Float[Array, "*shape"]]:
+        """Every term by name, the log likelihood first."""
+        return {"log_likelihood": self.log_likelihood, **self.kl}

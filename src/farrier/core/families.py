@@ -1,0 +1,169 @@
+"""Variational factors: moments, entropies, divergences, draws.
+
+    q(ln s) = N(loc, scale^2)  =>  E[s^p] = exp(p loc + p^2 scale^2 / 2)             (M3)
+
+Every `..._rate` is the rate of the density as written in docs/notation.md: Gamma(a, b)
+has mean a / b, and IG(a, b) is the law of 1 / x for x ~ Gamma(a, b).
+"""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jax import lax
+from jax.scipy.special import digamma, gammaln
+from jaxtyping import Array, Float, PRNGKeyArray
+
+
+class Normal(eqx.Module):
+    """Independent normals, one for each entry."""
+
+    loc: Float[Array, "*shape"]
+    raw_scale: Float[Array, "*shape"]  # scale = softplus(raw_scale)
+
+    @property
+    def scale(self) -> Float[Array, "*shape"]:
+        """Standard deviation."""
+        return jax.nn.softplus(self.raw_scale)
+
+    def entropy(self) -> Float[Array, "*shape"]:
+        """1/2 ln(2 pi e scale^2)   (F1)."""
+        return 0.5 * math.log(2 * math.pi * math.e) + jnp.log(self.scale)
+
+    def second_moment(self) -> Float[Array, "*shape"]:
+        """E[x^2] = loc^2 + scale^2   (F2)."""
+        return self.loc**2 + self.scale**2
+
+    def sample(self, *, key: PRNGKeyArray) -> Float[Array, "*shape"]:
+        """One draw."""
+        noise = jr.normal(key, self.loc.shape, self.loc.dtype)
+        return self.loc + self.scale * noise
+
+
+class LogNormal(eqx.Module):
+    """A positive s with q(ln s) = N(loc, scale^2)."""
+
+    loc: Float[Array, "*shape"]
+    raw_scale: Float[Array, "*shape"]  # scale = softplus(raw_scale)
+
+    @property
+    def scale(self) -> Float[Array, "*shape"]:
+        """Standard deviation of ln s."""
+        return jax.nn.softplus(self.raw_scale)
+
+    def moment(self, power: float) -> Float[Array, "*shape"]:
+        """E[s^power] = exp(power * loc + power^2 * scale^2 / 2)   (M3)."""
+        return jnp.exp(power * self.loc + 0.5 * power**2 * self.scale**2)
+
+    def entropy(self) -> Float[Array, "*shape"]:
+        """Entropy of s itself: loc + 1/2 ln(2 pi e scale^2)   (F3)."""
+        log_scale = jnp.log(self.scale)
+        return self.loc + 0.5 * math.log(2 * math.pi * math.e) + log_scale
+
+    def squared(self) -> "LogNormal":
+        """The law of s^2: q(ln s^2) = N(2 loc, 4 scale^2)."""
+        twice = 2 * self.scale
+        return LogNormal(2 * self.loc, twice + jnp.log(-jnp.expm1(-twice)))
+
+    def log_at(self, noise: Float[Array, "..."]) -> Float[Array, "..."]:
+        """Logarithm of s for given standard normal noise; broadcasts over rows."""
+        return self.loc + self.scale * noise
+
+    def sample(self, *, key: PRNGKeyArray) -> Float[Array, "*shape"]:
+        """One draw of s."""
+        return jnp.exp(self.log_at(jr.normal(key, self.loc.shape, self.loc.dtype)))
+
+
+class Gamma(eqx.Module):
+    """A positive x with density proportional to x^(shape - 1) exp(-rate x).
+
+    Only the rate is learned by gradient. The shape of the best q for a precision is
+    known beforehand (M8), so that no gradient flows through it.
+    """
+
+    fixed_shape: Float[Array, "*shape"]
+    log_rate: Float[Array, "*shape"]
+
+    @property
+    def shape(self) -> Float[Array, "*shape"]:
+        """Shape parameter, held fixed under differentiation."""
+        return lax.stop_gradient(self.fixed_shape)
+
+    def mean(self) -> Float[Array, "*shape"]:
+        """E[x] = shape / rate   (F4)."""
+        return self.shape * jnp.exp(-self.log_rate)
+
+    def expected_log(self) -> Float[Array, "*shape"]:
+        """E[ln x] = digamma(shape) - ln rate   (F5)."""
+        return self._digamma - self.log_rate
+
+    def entropy(self) -> Float[Array, "*shape"]:
+        """shape - ln rate + ln Gamma(shape) + (1 - shape) digamma(shape)   (F6)."""
+        a = self.shape
+        return a - self.log_rate + gammaln(a) + (1 - a) * self._digamma
+
+    @property
+    def _digamma(self) -> Float[Array, "*shape"]:
+        # The barrier keeps XLA from working it out again in each place that uses it.
+        return lax.optimization_barrier(digamma(self.shape))
+
+    def kl_to(self, shape: float, rate: float) -> Float[Array, "*shape"]:
+        """KL(q || Gamma(shape, rate))   (F7).
+
+        -entropy - shape ln rate + ln Gamma(shape) - (shape - 1) E[ln x] + rate E[x]
+        """
+        constant = math.lgamma(shape) - shape * math.log(rate)
+        cross = constant - (shape - 1) * self.expected_log() + rate * self.mean()
+        return cross - self.entropy()
+
+    def sample(self, *, key: PRNGKeyArray) -> Float[Array, "*shape"]:
+        """One draw."""
+        return jr.gamma(key, self.shape) * jnp.exp(-self.log_rate)
+
+
+class InverseGamma(eqx.Module):
+    """A positive x with 1 / x ~ Gamma(shape, rate)."""
+
+    shape: Float[Array, "*shape"]
+    rate: Float[Array, "*shape"]
+
+    def mean_inverse(self) -> Float[Array, "*shape"]:
+        """E[1 / x] = shape / rate   (F8)."""
+        return self.shape / self.rate
+
+    def expected_log(self) -> Float[Array, "*shape"]:
+        """E[ln x] = ln rate - digamma(shape)   (F9)."""
+        return jnp.log(self.rate) - digamma(self.shape)
+
+    def entropy(self) -> Float[Array, "*shape"]:
+        """shape + ln rate + ln Gamma(shape) - (1 + shape) digamma(shape)   (F10)."""
+        a = self.shape
+        return a + jnp.log(self.rate) + gammaln(a) - (1 + a) * digamma(a)
+
+    def expected_log_density(
+        self, shape: float, rate: Float[Array, "*shape"], log_rate: Float[Array, "*shape"]
+    ) -> Float[Array, "*shape"]:
+        """E ln IG(x; shape, rate), where E[rate] and E[ln rate] may differ   (F11).
+
+        shape E[ln rate] - ln Gamma(shape) - (shape + 1) E[ln x] - E[rate] E[1 / x]
+        """
+        constant = shape * log_rate - math.lgamma(shape)
+        return constant - (shape + 1) * self.expected_log() - rate * self.mean_inverse()
+
+    def sample(self, *, key: PRNGKeyArray) -> Float[Array, "*shape"]:
+        """One draw."""
+        return self.rate / jr.gamma(key, self.shape)
+
+
+class Conditional(eqx.Module):
+    """A normal, given all that was drawn before it, and the noise of its own draw."""
+
+    mean: Float[Array, "batch nodes"]
+    variance: Float[Array, "batch nodes"]
+    noise: Float[Array, "batch nodes"]
+
+    def draw(self) -> Float[Array, "batch nodes"]:
+        """Mean + standard deviation x noise."""
+        return self.mean + jnp.sqrt(self.variance) * self.noise

@@ -1,0 +1,180 @@
+"""Weight posteriors, and the two ways to put a scale on the weights of a node.
+
+    w_k = tau_k upsilon beta_k,   beta_k ~ N(0, I)                                   (M1)
+
+Non-centred, the posterior stands on beta and the scale multiplies the draw; centred, it
+stands on w itself. The weights into node k, its bias included, share the scale s_k:
+
+    KL(q(w_k) || N(0, s_k^2 I)) = 1/2 E[1/s_k^2] E|w_k|^2 + n E[ln s_k]
+                                  + n/2 ln(2 pi) - H[q(w_k)]                         (M7)
+"""
+
+import abc
+import math
+from collections.abc import Iterable
+from typing import Self
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .families import Normal
+from .scales import Scale
+from .special import softplus_inverse
+
+
+class AbstractWeights(eqx.Module):
+    """A posterior over the weights into the nodes of one layer, biases included."""
+
+    @abc.abstractmethod
+    def moments(
+        self, x: Float[Array, "batch d_in"]
+    ) -> tuple[Float[Array, "batch nodes"], Float[Array, "batch nodes"]]:
+        """Mean and variance of w_k . [x, 1] for each row and node (M6, unit scale)."""
+
+    @abc.abstractmethod
+    def squared_norm(self) -> Float[Array, " nodes"]:
+        """E|w_k|^2."""
+
+    @abc.abstractmethod
+    def entropy(self) -> Float[Array, " nodes"]:
+        """Entropy of the weights into each node."""
+
+    @abc.abstractmethod
+    def sample(
+        self, *, key: PRNGKeyArray
+    ) -> tuple[Float[Array, "d_in nodes"], Float[Array, " nodes"]]:
+        """One draw of the weights and of the biases."""
+
+    @property
+    @abc.abstractmethod
+    def fan_in(self) -> int:
+        """Weights into one node, its bias included."""
+
+    @property
+    @abc.abstractmethod
+    def nodes(self) -> int:
+        """Number of nodes."""
+
+
+class FactorisedWeights(AbstractWeights):
+    """Independent normals for all weights and biases."""
+
+    kernel: Normal
+    bias: Normal
+
+    @classmethod
+    def create(
+        cls, d_in: int, nodes: int, *, sd: float, spread: float, key: PRNGKeyArray
+    ) -> Self:
+        """Locations drawn from N(0, spread^2); posterior sd the same for all."""
+        key_kernel, key_bias = jr.split(key)
+        raw = softplus_inverse(jnp.asarray(sd, float))
+        return cls(
+            Normal(
+                spread * jr.normal(key_kernel, (d_in, nodes)),
+                jnp.full((d_in, nodes), raw),
+            ),
+            Normal(spread * jr.normal(key_bias, (nodes,)), jnp.full((nodes,), raw)),
+        )
+
+    @property
+    def fan_in(self) -> int:
+        """Weights into one node, its bias included."""
+        return self.kernel.loc.shape[0] + 1
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes."""
+        return self.kernel.loc.shape[1]
+
+    def moments(
+        self, x: Float[Array, "batch d_in"]
+    ) -> tuple[Float[Array, "batch nodes"], Float[Array, "batch nodes"]]:
+        """Mean and variance of w_k . [x, 1]: two matrix products."""
+        mean = x @ self.kernel.loc + self.bias.loc[None]
+        variance = x**2 @ self.kernel.scale**2 + self.bias.scale[None] ** 2
+        return mean, variance
+
+    def squared_norm(self) -> Float[Array, " nodes"]:
+        """E|w_k|^2 (F2)."""
+        return self.kernel.second_moment().sum(0) + self.bias.second_moment()
+
+    def entropy(self) -> Float[Array, " nodes"]:
+        """Sum of the entropies (F1)."""
+        return self.kernel.entropy().sum(0) + self.bias.entropy()
+
+    def sample(
+        self, *, key: PRNGKeyArray
+    ) -> tuple[Float[Array, "d_in nodes"], Float[Array, " nodes"]]:
+        """One draw of the weights and of the biases."""
+        key_kernel, key_bias = jr.split(key)
+        return self.kernel.sample(key=key_kernel), self.bias.sample(key=key_bias)
+
+
+def kl_to_scaled_normal(
+    weights: AbstractWeights,
+    inverse_variance: Float[Array, "#nodes"],
+    log_scale: Float[Array, "#nodes"],
+) -> Float[Array, ""]:
+    """KL from the prior N(0, s_k^2 I), summed over the nodes (M7).
+
+    Parameters
+    ----------
+    inverse_variance
+        E[1 / s_k^2].
+    log_scale
+        E[ln s_k].
+    """
+    n = weights.fan_in
+    cross = 0.5 * inverse_variance * weights.squared_norm()
+    cross = cross + n * (log_scale + 0.5 * math.log(2 * math.pi))
+    return (cross - weights.entropy()).sum()
+
+
+class AbstractParametrisation(eqx.Module):
+    """Where the posterior stands: on the standardised weights or on the weights."""
+
+    @abc.abstractmethod
+    def weight_kl(
+        self, weights: AbstractWeights, scales: Iterable[Scale]
+    ) -> Float[Array, ""]:
+        """Expected divergence of the weights from their prior, given the scales."""
+
+    @abc.abstractmethod
+    def multiplier(self, log_scale: Float[Array, "*#shape"]) -> Float[Array, "*#shape"]:
+        """What multiplies a draw from the weight posterior to give the weights."""
+
+
+class NonCentred(AbstractParametrisation):
+    """w = beta * tau * upsilon, with the posterior placed on beta (M1)."""
+
+    def weight_kl(
+        self, weights: AbstractWeights, scales: Iterable[Scale]
+    ) -> Float[Array, ""]:
+        """KL(q(beta) || N(0, I)) (M7, unit scale)."""
+        del scales  # they multiply the draw afterwards; beta keeps its N(0, 1) prior
+        return kl_to_scaled_normal(weights, jnp.ones(1), jnp.zeros(1))
+
+    def multiplier(self, log_scale: Float[Array, "*#shape"]) -> Float[Array, "*#shape"]:
+        """The scale itself."""
+        return jnp.exp(log_scale)
+
+
+class Centred(AbstractParametrisation):
+    """The posterior placed on w, whose prior is N(0, tau^2 upsilon^2) (M1)."""
+
+    def weight_kl(
+        self, weights: AbstractWeights, scales: Iterable[Scale]
+    ) -> Float[Array, ""]:
+        """Expected KL(q(w) || N(0, s^2 I)) under the posterior of the scales (M7)."""
+        inverse_variance, log_scale = jnp.ones(1), jnp.zeros(1)
+        for scale in scales:
+            inverse_variance = inverse_variance * jnp.atleast_1d(scale.q.moment(-2))
+            log_scale = log_scale + jnp.atleast_1d(scale.q.loc)
+        return kl_to_scaled_normal(weights, inverse_variance, log_scale)
+
+    def multiplier(self, log_scale: Float[Array, "*#shape"]) -> Float[Array, "*#shape"]:
+        """One: the posterior holds the weights as they are."""
+        return jnp.ones_like(log_scale)

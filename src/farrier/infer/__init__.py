@@ -1,0 +1,1 @@
+"""Inference: training, prediction and compaction."""

@@ -1,0 +1,407 @@
+"""Training: one compiled scan over a chunk of steps, and a host loop over chunks.
+
+Step i of a run uses the key fold_in(key, i) and nothing else that is random, so that a
+run that was stopped and resumed ends with the same bits as one that was not.
+"""
+
+import enum
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+from jax import lax
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from ..model.network import Network
+
+RECORDS_PER_CHUNK = 10
+CHUNKS = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How long and how fast to train.
+
+    Parameters
+    ----------
+    steps
+        Budget; training may stop before it (`tolerance`).
+    batch_size
+        Most rows in one step. A pass is cut into batches of nearly equal size.
+    kl_weight
+        Final weight of the divergences; 1 is the exact bound.
+    kl_warm_up
+        Share of the budget over which that weight rises linearly from 0.
+    constant_rate
+        Keep the learning rate where it starts, instead of a cosine down to 0.
+    tolerance
+        Stop when the gain still to be had, in nats a row, is surely under this.
+    max_bad_run
+        Stop after this many steps in a row that were not finite.
+    """
+
+    steps: int = 5_000
+    batch_size: int = 512
+    learning_rate: float = 0.01
+    kl_weight: float = 1.0
+    kl_warm_up: float = 0.6
+    tolerance: float = 1e-3
+    max_bad_run: int = 20
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "max_bad_run"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
+        for name in ("learning_rate", "kl_weight"):
+            value = getattr(self, name)
+            if not 0 < value < math.inf:
+                raise ValueError(f"`{name}` must be positive and finite, got {value!r}.")
+        if not 0 <= self.kl_warm_up <= 1:
+            raise ValueError(
+                f"`kl_warm_up` is a share of the steps, from 0 to 1, got {self.kl_warm_up!r}."
+            )
+        if not self.tolerance >= 0:
+            raise ValueError(f"`tolerance` must not be negative, got {self.tolerance!r}.")
+
+
+class Data(eqx.Module):
+    """Rows on the device, padded so that nearby sizes share one compiled program."""
+
+    x: Float[Array, "padded d_in"]
+    y: Float[Array, "padded targets"] | Int[Array, " padded"]
+    weight: Float[Array, " padded"]  # 0 for padding
+    rows: Int[Array, ""]  # without the padding
+    batch_size: int = eqx.field(static=True)
+
+    @classmethod
+    def create(
+        cls,
+        x: np.ndarray,
+        y: np.ndarray,
+        weight: np.ndarray | None = None,
+        *,
+        batch_size: int,
+    ) -> Self:
+        """Rows in the precision that JAX is set to."""
+        rows = len(x)
+        batches = math.ceil(rows / batch_size)
+        size = round_up(math.ceil(rows / batches))
+        padded = size if batches == 1 else round_up(rows)
+        weight = np.ones(rows) if weight is None else weight
+
+        def pad(values: np.ndarray) -> np.ndarray:
+            dtype = jnp.result_type(float) if values.dtype.kind == "f" else jnp.int32
+            filled = np.zeros((padded, *values.shape[1:]), dtype)
+            filled[:rows] = values
+            return filled
+
+        return cls(
+            *(jnp.asarray(pad(values)) for values in (x, y, weight)),
+            jnp.asarray(rows, jnp.int32),
+            size,
+        )
+
+    @property
+    def batches(self) -> Int[Array, ""]:
+        """Steps in one pass over the rows."""
+        return -(-self.rows // self.batch_size)
+
+
+def round_up(rows: int) -> int:
+    """The next size of the form m 2^k with 8 <= m <= 16: at most an eighth more."""
+    unit = 2 ** max(0, (rows - 1).bit_length() - 4)
+    return -(-rows // unit) * unit
+
+
+class Schedule(eqx.Module):
+    """Learning rate and weight of the divergences at each step.
+
+    rate(i) = start_rate (1 + cos(pi (i - start) / (end - start))) / 2
+    """
+
+    start_rate: Float[Array, ""]
+    start: Int[Array, ""]
+    end: Int[Array, ""]
+    kl_weight: Float[Array, ""]
+    warm_up: Int[Array, ""]
+
+    def rate(self, step: Int[Array, ""]) -> Float[Array, ""]:
+        """Learning rate: half a cosine from `start` to `end`."""
+        dtype = self.start_rate.dtype
+        progress = (step - self.start).astype(dtype) / (self.end - self.start).astype(dtype)
+        return self.start_rate * 0.5 * (1 + jnp.cos(jnp.pi * progress))
+
+    def kl_weight_at(self, step: Int[Array, ""]) -> Float[Array, ""]:
+        """Weight of the divergences: linear over the warm-up, then constant."""
+        done = (step + 1).astype(self.kl_weight.dtype)
+        ramp = done / jnp.maximum(self.warm_up, 1).astype(self.kl_weight.dtype)
+        return self.kl_weight * jnp.minimum(1, ramp)
+
+    def cooled(self, now: int, end: int) -> Self:
+        """The schedule that goes from the present rate down to 0 at `end`."""
+        step = jnp.asarray(now, jnp.int32)
+        return type(self)(
+            self.rate(step), step, jnp.asarray(end, jnp.int32), self.kl_weight, self.warm_up
+        )
+
+
+class TrainState(eqx.Module):
+    """All that a run needs to go on from here."""
+
+    network: Network
+    optimiser: PyTree
+    step: Int[Array, ""]
+    skipped: Int[Array, ""]  # steps that were not finite
+    bad_run: Int[Array, ""]  # of them, those at the end in a row
+    bad_step: Int[Array, ""]  # the first of them, or -1
+    bad_term: Int[Array, ""]  # its first term that was not finite
+
+
+class Status(enum.StrEnum):
+    """How a run ended."""
+
+    RUNNING = "running"
+    BUDGET = "budget"
+    CONVERGED = "converged"
+    INTERRUPTED = "interrupted"
+    NOT_FINITE = "not finite"
+
+
+@dataclass
+class History:
+    """The bound and its terms over the steps, in nats over the whole data set.
+
+    Each entry is the mean over the steps since the entry before it.
+    """
+
+    step: np.ndarray
+    terms: dict[str, np.ndarray]
+    status: Status = Status.RUNNING
+    skipped: int = 0
+    bad_step: int = -1
+    bad_term: str = ""
+    seconds: float = 0.0
+
+    @property
+    def log_likelihood(self) -> np.ndarray:
+        """Expected log likelihood."""
+        return self.terms["log_likelihood"]
+
+    @property
+    def kl(self) -> dict[str, np.ndarray]:
+        """Every divergence: `layer_1/beta`, `layer_1/tau`, ..."""
+        return {n: v for n, v in self.terms.items() if n != "log_likelihood"}
+
+    @property
+    def bound(self) -> np.ndarray:
+        """The exact bound, with every divergence at weight 1."""
+        return self.log_likelihood - sum(self.kl.values())
+
+    def extended(self, step: np.ndarray, terms: dict[str, np.ndarray]) -> "History":
+        """The history with the records of one more chunk."""
+        joined = {n: np.concatenate([self.terms[n], terms[n]]) for n in self.terms}
+        return History(np.concatenate([self.step, step]), joined)
+
+
+def adam() -> optax.GradientTransformation:
+    """The optimiser, without its learning rate."""
+    return optax.scale_by_adam()
+
+
+def start(network: Network) -> TrainState:
+    """A run before its first step."""
+    params = eqx.filter(network, eqx.is_inexact_array)
+    zero = jnp.zeros((), jnp.int32)
+    return TrainState(network, adam().init(params), zero, zero, zero, zero - 1, zero)
+
+
+@eqx.filter_jit
+def run_chunk(
+    state: TrainState,
+    data: Data,
+    schedule: Schedule,
+    steps_per_record: int,
+    records: int,
+    *,
+    key: PRNGKeyArray,
+) -> tuple[TrainState, Float[Array, "records terms"]]:
+    """`records` x `steps_per_record` steps, as one program; none past the budget.
+
+    Each record holds the mean of every term of the bound over its finite steps.
+    """
+    arrays, static = eqx.partition(state, eqx.is_array)
+    n_terms = 1 + len(state.network.kl())
+
+    def one_step(carry, _):
+        arrays, order, sums = carry
+        now = eqx.combine(arrays, static)
+        order = next_order(order, data, now.step, key=key)
+        new, terms = _step(now, data, order, schedule, key=key)
+        return (eqx.filter(new, eqx.is_array), order, sums + terms), None
+
+    def guarded(carry, _):
+        inside = carry[0].step < schedule.end
+        return lax.cond(inside, one_step, lambda c, _: (c, None), carry, None)
+
+    def record(carry, _):
+        start = (*carry, jnp.zeros(n_terms + 1))
+        (*carry, sums), _ = lax.scan(guarded, start, length=steps_per_record)
+        return tuple(carry), sums[:-1] / jnp.maximum(sums[-1], 1)
+
+    order = epoch_order(data, state.step, key=key)
+    (arrays, _), means = lax.scan(record, (arrays, order), length=records)
+    return eqx.combine(arrays, static), means
+
+
+def _step(
+    state: TrainState,
+    data: Data,
+    order: Int[Array, " slots"],
+    schedule: Schedule,
+    *,
+    key: PRNGKeyArray,
+) -> tuple[TrainState, Float[Array, " terms_and_one"]]:
+    """One step of the optimiser; one that is not finite is counted and changes nothing.
+
+    Returned with the terms of the bound and a last entry of 1, or zeros for a bad step.
+    """
+    x, y, weight = batch(data, order, state.step)
+    params, fixed = eqx.partition(state.network, eqx.is_inexact_array)
+
+    def loss(params):
+        network = eqx.combine(params, fixed)
+        bound = network.bound(x, y, weight, key=jr.fold_in(key, state.step))
+        rows = data.rows.astype(weight.dtype)
+        kl_weight = schedule.kl_weight_at(state.step)
+        return -bound.weighted(kl_weight) / rows, jnp.stack([*bound.terms().values()])
+
+    (_, terms), grads = jax.value_and_grad(loss, has_aux=True)(params)
+
+    def move(params, optimiser):
+        with jax.numpy_dtype_promotion("standard"):
+            updates, optimiser = adam().update(grads, optimiser, params)
+        rate = schedule.rate(state.step)
+        params = jax.tree.map(lambda p, u: p - rate * u, params, updates)
+        return eqx.filter(eqx.combine(params, fixed).updated(), eqx.is_inexact_array), optimiser
+
+    term_finite = jnp.isfinite(terms)
+    good = term_finite.all() & jnp.isfinite(optax.global_norm(grads))
+    params, optimiser = lax.cond(
+        good, move, lambda *old: old, params, state.optimiser
+    )
+    bad_term = jnp.where(term_finite.all(), len(terms), jnp.argmin(term_finite))
+    first = ~good & (state.bad_step < 0)
+    bad = (~good).astype(jnp.int32)
+    new = TrainState(
+        eqx.combine(params, fixed),
+        optimiser,
+        state.step + 1,
+        state.skipped + bad,
+        (state.bad_run + 1) * bad,
+        jnp.where(first, state.step, state.bad_step),
+        jnp.where(first, bad_term.astype(jnp.int32), state.bad_term),
+    )
+    counted = jnp.append(terms, jnp.ones_like(terms[0]))
+    return new, jnp.where(good, counted, 0)
+
+
+def epoch_order(
+    data: Data, step: Int[Array, ""], *, key: PRNGKeyArray
+) -> Int[Array, " slots"]:
+    """Row numbers in the order of the pass that holds `step`; padding comes last."""
+    padded = len(data.weight)
+    if padded == data.batch_size:
+        return jnp.arange(padded)
+    key_epoch = jr.fold_in(jr.fold_in(key, 2**32 - 1), step // data.batches)
+    lots = jr.bits(key_epoch, (padded,)) >> jnp.uint32(1)
+    lots = jnp.where(jnp.arange(padded) < data.rows, lots, jnp.uint32(2**32 - 1))
+    return jnp.pad(jnp.argsort(lots), (0, data.batch_size))
+
+
+def next_order(order, data: Data, step: Int[Array, ""], *, key: PRNGKeyArray):
+    """The order for `step`: shuffled anew where a pass begins."""
+    if len(data.weight) == data.batch_size:
+        return order
+    return lax.cond(
+        step % data.batches == 0,
+        lambda: epoch_order(data, step, key=key),
+        lambda: order,
+    )
+
+
+def batch(data: Data, order: Int[Array, " slots"], step: Int[Array, ""]):
+    """Rows of one step; their weights make the mean over a pass the whole data set.
+
+    With J batches in a pass every row stands for J rows, also in a short last batch.
+    """
+    if len(data.weight) == data.batch_size:
+        return data.x, data.y, data.weight
+    first = (step % data.batches) * data.batch_size
+    rows = lax.dynamic_slice(order, (first,), (data.batch_size,))
+    real = first + jnp.arange(data.batch_size) < data.rows
+    weight = jnp.where(real, data.weight[rows], 0) * data.batches.astype(data.weight.dtype)
+    return data.x[rows], data.y[rows], weight
+
+
+def gain_left(history: History, since: int, until: int) -> float:
+    """Upper limit, in nats, on what the bound will still gain by step `until`.
+
+    A straight line through the records after step `since`: two standard errors above
+    its slope, carried on to the end. Infinite while there are too few records.
+    """
+    recent = history.step > since
+    step, bound = history.step[recent], history.bound[recent]
+    if len(step) < 4 * RECORDS_PER_CHUNK:
+        return math.inf
+    step, bound = step[-4 * RECORDS_PER_CHUNK :], bound[-4 * RECORDS_PER_CHUNK :]
+    centred = step - step.mean()
+    spread = (centred**2).sum()
+    slope = (centred * bound).sum() / spread
+    residual = bound - bound.mean() - slope * centred
+    error = math.sqrt((residual**2).sum() / (len(step) - 2) / spread)
+    return float((slope + 2 * error) * (until - step[-1]))
+
+
+def train(
+    network: Network,
+    data: Data,
+    config: TrainConfig,
+    *,
+    key: PRNGKeyArray,
+    after_chunk: Callable[[TrainState, History], None] = lambda state, history: None,
+) -> tuple[Network, History]:
+    """Train a network; `history.status` says how it ended.
+
+    `Ctrl-C` ends the run with what was learned up to the last whole chunk.
+    """
+    schedule = Schedule(
+        jnp.asarray(config.learning_rate, float),
+        jnp.zeros((), jnp.int32),
+        jnp.asarray(config.steps, jnp.int32),
+        jnp.asarray(config.kl_weight, float),
+        jnp.asarray(round(config.kl_warm_up * config.steps), jnp.int32),
+    )
+    state = start(network)
+    length = max(1, config.steps // (CHUNKS * RECORDS_PER_CHUNK))
+    history = None
+    began = time.monotonic()
+    while int(state.step) < int(schedule.end):
+        before = int(state.step)
+        state, records = run_chunk(
+            state, data, schedule, length, RECORDS_PER_CHUNK, key=key
+        )
+        records = dict(zip(["log_likelihood", *state.network.kl()], np.asarray(records).T, strict=True))
+        steps = np.minimum(before + length * np.arange(1, RECORDS_PER_CHUNK + 1), int(schedule.end))
+        fresh = History(steps, records)
+        history = fresh if history is None else history.extended(steps, records)
+        after_chunk(state, history)
+    history.seconds = time.monotonic() - began
+    return state.network, history

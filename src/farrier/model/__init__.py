@@ -1,0 +1,1 @@
+"""Networks: layers, likelihoods and the bound of a whole model."""

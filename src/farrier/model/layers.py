@@ -1,0 +1,102 @@
+"""A layer: a weight posterior, the scales that multiply it, and the prior's form.
+
+    u_k | tau, upsilon ~ N(tau_k upsilon mu_k.[a, 1],
+                           tau_k^2 upsilon^2 (sigma_k^2).[a, 1]^2)                   (M6)
+
+Scales and noise are drawn fresh for each row. Each data term of the bound depends only
+on the marginal of q, so this is exact; one draw for a whole batch has the same mean and
+a far larger variance.
+"""
+
+import math
+from typing import Self
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from ..core.families import Conditional
+from ..core.priors import AbstractPrior
+from ..core.random import row_normals
+from ..core.scales import Scale
+from ..core.weights import AbstractParametrisation, AbstractWeights, FactorisedWeights
+
+INITIAL_SD = 0.01  # of beta: 0.1 prunes nodes before they have learned anything
+
+
+class Layer(eqx.Module):
+    """One layer of the network: what is drawn, and its share of the bound."""
+
+    weights: AbstractWeights
+    scales: dict[str, Scale]
+    parametrisation: AbstractParametrisation
+
+    @classmethod
+    def create(
+        cls, d_in: int, nodes: int, prior: AbstractPrior, *, key: PRNGKeyArray
+    ) -> Self:
+        """A layer whose weights start with variance 2 / (fan-in + 1)."""
+        start = math.sqrt(2 / (d_in + 1))
+        scales = prior.scales(nodes, start=start)
+        parametrisation = prior.parametrisation
+        spread = start / float(parametrisation.multiplier(jnp.log(start)))
+        weights = FactorisedWeights.create(
+            d_in, nodes, sd=INITIAL_SD * spread, spread=spread, key=key
+        )
+        return cls(weights, scales, parametrisation)
+
+    def conditional(
+        self,
+        x: Float[Array, "batch d_in"],
+        rows: Int[Array, " batch"],
+        *,
+        key: PRNGKeyArray,
+    ) -> Conditional:
+        """The pre-activations given fresh scales for each row (M6)."""
+        mean, variance = self.weights.moments(x)
+        log_scale, noise = self._draw_scales(rows, mean.shape[1], key=key)
+        factor = self.parametrisation.multiplier(log_scale)
+        return Conditional(factor * mean, factor**2 * variance, noise)
+
+    def _draw_scales(
+        self, rows: Int[Array, " batch"], nodes: int, *, key: PRNGKeyArray
+    ) -> tuple[Float[Array, "batch _"], Float[Array, "batch {nodes}"]]:
+        """Sum of the log scales, and the noise of the pre-activations.
+
+        `row_normals` makes two arrays at a time: where a scale uses one of the width
+        of the layer, the other is the noise.
+        """
+        keys = jr.split(key, len(self.scales) + 1)
+        log_scale = jnp.zeros((1, 1))
+        noise = None
+        for scale, key_scale in zip(self.scales.values(), keys[1:], strict=True):
+            width = nodes if scale.q.loc.ndim else 1
+            first, second = row_normals(rows, width, key=key_scale)
+            log_scale = log_scale + jnp.atleast_2d(scale.q.log_at(first))
+            noise = second if width == nodes else noise
+        if noise is None:
+            noise, _ = row_normals(rows, nodes, key=keys[0])
+        return log_scale, noise
+
+    def kl(self) -> dict[str, Float[Array, ""]]:
+        """Divergences of the weights and of each scale from their priors."""
+        weight_kl = self.parametrisation.weight_kl(self.weights, self.scales.values())
+        return {"beta": weight_kl} | {n: s.kl() for n, s in self.scales.items()}
+
+    def sample(
+        self, *, key: PRNGKeyArray
+    ) -> tuple[Float[Array, "d_in nodes"], Float[Array, " nodes"]]:
+        """One draw of the weights themselves, scales multiplied in (M1)."""
+        key_weights, *keys = jr.split(key, len(self.scales) + 1)
+        kernel, bias = self.weights.sample(key=key_weights)
+        log_scale = jnp.zeros(())
+        for scale, key_scale in zip(self.scales.values(), keys, strict=True):
+            log_scale = log_scale + jnp.log(scale.q.sample(key=key_scale))
+        factor = jnp.broadcast_to(self.parametrisation.multiplier(log_scale), bias.shape)
+        return factor[None] * kernel, factor * bias
+
+    def updated(self) -> Self:
+        """The layer with all auxiliary variables at their optimum (M4)."""
+        scales = {name: scale.updated() for name, scale in self.scales.items()}
+        return type(self)(self.weights, scales, self.parametrisation)

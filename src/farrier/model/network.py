@@ -1,0 +1,138 @@
+"""A network: layers, activation, likelihood; its bound and its draws.
+
+    bound = rows / batch sum_i E_q[ln p(y_i | x_i)] - sum over layers of KL(q || p)  (B1)
+"""
+
+from collections.abc import Callable
+from typing import Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from ..core.bound import Bound
+from ..core.priors import AbstractPrior, Gaussian
+from .layers import Layer
+from .likelihoods import AbstractLikelihood
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "relu": jax.nn.relu,
+    "tanh": jnp.tanh,
+    "gelu": jax.nn.gelu,
+}
+OUTPUT_SCALE = 5.0  # b of kappa ~ C+(0, 5), the scale of the output layer
+
+
+class SampledNetwork(eqx.Module):
+    """One draw of all weights: an ordinary network."""
+
+    kernels: tuple[Float[Array, "_ _"], ...]
+    biases: tuple[Float[Array, " _"], ...]
+    activation: str = eqx.field(static=True)
+
+    def hidden(
+        self, x: Float[Array, "batch d_in"]
+    ) -> tuple[Float[Array, "batch _"], ...]:
+        """Activations of each hidden layer."""
+        activations = []
+        for kernel, bias in zip(self.kernels[:-1], self.biases[:-1], strict=True):
+            x = ACTIVATIONS[self.activation](x @ kernel + bias[None])
+            activations.append(x)
+        return tuple(activations)
+
+    def __call__(self, x: Float[Array, "batch d_in"]) -> Float[Array, "batch d_out"]:
+        """Outputs for each row."""
+        last = (x, *self.hidden(x))[-1]
+        return last @ self.kernels[-1] + self.biases[-1][None]
+
+
+class Network(eqx.Module):
+    """A variational posterior over networks of one shape."""
+
+    layers: tuple[Layer, ...]  # the hidden ones
+    output: Layer
+    likelihood: AbstractLikelihood
+    activation: str = eqx.field(static=True)
+
+    @classmethod
+    def create(
+        cls,
+        d_in: int,
+        widths: tuple[int, ...],
+        likelihood: AbstractLikelihood,
+        prior: AbstractPrior,
+        *,
+        activation: str = "relu",
+        key: PRNGKeyArray,
+    ) -> Self:
+        """A network before training."""
+        *keys, key_output = jr.split(key, len(widths) + 1)
+        layers = []
+        for nodes, key_layer in zip(widths, keys, strict=True):
+            layers.append(Layer.create(d_in, nodes, prior, key=key_layer))
+            d_in = nodes
+        output_prior = Gaussian(
+            scale=OUTPUT_SCALE, parametrisation=prior.parametrisation
+        )
+        output = Layer.create(d_in, likelihood.d_out, output_prior, key=key_output)
+        return cls(tuple(layers), output, likelihood, activation)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Nodes of each hidden layer."""
+        return tuple(layer.weights.nodes for layer in self.layers)
+
+    def bound(
+        self,
+        x: Float[Array, "batch d_in"],
+        y: Float[Array, "batch targets"] | Int[Array, " batch"],
+        weight: Float[Array, " batch"],
+        *,
+        key: PRNGKeyArray,
+    ) -> Bound:
+        """An unbiased draw of the bound (B1).
+
+        Parameters
+        ----------
+        weight
+            How many rows of the data set each row of the batch stands for.
+        """
+        *keys, key_output = jr.split(key, len(self.layers) + 1)
+        rows = jnp.arange(len(x))
+        for layer, key_layer in zip(self.layers, keys, strict=True):
+            u = layer.conditional(x, rows, key=key_layer).draw()
+            x = ACTIVATIONS[self.activation](u)
+        f = self.output.conditional(x, rows, key=key_output)
+        log_likelihood = weight @ self.likelihood.expected_log_density(y, f)
+        return Bound(log_likelihood, self.kl())
+
+    def kl(self) -> dict[str, Float[Array, ""]]:
+        """Every divergence by name: `layer_1/beta`, ..., `output/kappa`, `noise/gamma`."""
+        parts = {}
+        for name, layer in self.named_layers().items():
+            parts |= {f"{name}/{part}": value for part, value in layer.kl().items()}
+        return parts | self.likelihood.kl()
+
+    def named_layers(self) -> dict[str, Layer]:
+        """`layer_1`, `layer_2`, ..., `output`."""
+        hidden = {f"layer_{i}": layer for i, layer in enumerate(self.layers, start=1)}
+        return hidden | {"output": self.output}
+
+    def sample(self, *, key: PRNGKeyArray) -> SampledNetwork:
+        """One draw of all weights."""
+        layers = (*self.layers, self.output)
+        draws = [
+            layer.sample(key=key_layer)
+            for layer, key_layer in zip(layers, jr.split(key, len(layers)), strict=True)
+        ]
+        kernels, biases = zip(*draws, strict=True)
+        return SampledNetwork(kernels, biases, self.activation)
+
+    def updated(self) -> Self:
+        """The network with all auxiliary variables at their optimum (M4)."""
+        layers = tuple(layer.updated() for layer in self.layers)
+        return type(self)(
+            layers, self.output.updated(), self.likelihood, self.activation
+        )
