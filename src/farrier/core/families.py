@@ -16,6 +16,8 @@ from jax import lax
 from jax.scipy.special import digamma, gammaln
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .special import softplus_inverse
+
 
 class Normal(eqx.Module):
     """Independent normals, one for each entry."""
@@ -36,9 +38,8 @@ class Normal(eqx.Module):
         """E[x^2] = loc^2 + scale^2   (F2)."""
         return self.loc**2 + self.scale**2
 
-    def sample(self, *, key: PRNGKeyArray) -> Float[Array, "*shape"]:
-        """One draw."""
-        noise = jr.normal(key, self.loc.shape, self.loc.dtype)
+    def at(self, noise: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """The draw that belongs to given standard normal noise."""
         return self.loc + self.scale * noise
 
 
@@ -65,15 +66,12 @@ class LogNormal(eqx.Module):
     def squared(self) -> "LogNormal":
         """The law of s^2: q(ln s^2) = N(2 loc, 4 scale^2)."""
         twice = 2 * self.scale
-        return LogNormal(2 * self.loc, twice + jnp.log(-jnp.expm1(-twice)))
+        return LogNormal(2 * self.loc, softplus_inverse(twice))
 
     def log_at(self, noise: Float[Array, "..."]) -> Float[Array, "..."]:
-        """Logarithm of s for given standard normal noise; broadcasts over rows."""
-        return self.loc + self.scale * noise
-
-    def sample(self, *, key: PRNGKeyArray) -> Float[Array, "*shape"]:
-        """One draw of s."""
-        return jnp.exp(self.log_at(jr.normal(key, self.loc.shape, self.loc.dtype)))
+        """ln s of the draw that belongs to given standard normal noise; rows first."""
+        loc, scale = (jnp.broadcast_to(v, noise.shape) for v in (self.loc, self.scale))
+        return loc + scale * noise
 
 
 class Gamma(eqx.Module):

@@ -5,31 +5,51 @@
 """
 
 import abc
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
-from .scales import HalfCauchy, Scale
-from .weights import AbstractParametrisation, Centred, NonCentred
-
-PARAMETRISATIONS = {"non-centred": NonCentred, "centred": Centred}
-
-
-def _check_positive(**values: float) -> None:
-    for name, value in values.items():
-        if not 0 < value < float("inf"):
-            raise ValueError(f"`{name}` must be positive and finite, got {value!r}.")
+from .scales import HALF_CAUCHYS, Scale
+from .weights import PARAMETRISATIONS
 
 
 @dataclass(frozen=True, kw_only=True)
 class AbstractPrior(abc.ABC):
-    """How the weights into the nodes of a layer are scaled."""
+    """How the weights into the nodes of a layer are scaled.
+
+    Parameters
+    ----------
+    parametrisation
+        "non-centred" (posterior on the standardised weights) or "centred" (on the
+        weights themselves).
+    half_cauchy
+        "collapsed" (the auxiliary variables at their optimum in closed form) or
+        "auxiliary" (kept, and updated after each step, as the paper describes).
+    """
 
     name: ClassVar[str]
-    parametrisation: AbstractParametrisation = field(default_factory=NonCentred)
+    parametrisation: str = "non-centred"
+    half_cauchy: str = "collapsed"
+
+    def __post_init__(self) -> None:
+        for field, known in (
+            ("parametrisation", PARAMETRISATIONS),
+            ("half_cauchy", HALF_CAUCHYS),
+        ):
+            value = getattr(self, field)
+            if value not in known:
+                raise ValueError(f"`{field}` must be one of {[*known]}, got {value!r}.")
+        for field, value in vars(self).items():
+            if field not in ("parametrisation", "half_cauchy") and not 0 < value < float(
+                "inf"
+            ):
+                raise ValueError(f"`{field}` must be positive and finite, got {value!r}.")
 
     @abc.abstractmethod
     def scales(self, nodes: int, *, start: float) -> dict[str, Scale]:
         """Fresh scales for a layer, by name; their product starts at `start`."""
+
+    def _scale(self, b: float, shape: tuple[int, ...], start: float) -> Scale:
+        return Scale.create(HALF_CAUCHYS[self.half_cauchy](b), shape, start=start)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,22 +60,17 @@ class Horseshoe(AbstractPrior):
     ----------
     node_scale, layer_scale
         Scales of the two half-Cauchy priors: `b_node` and `b_layer`.
-    parametrisation
-        `NonCentred()` or `Centred()`.
     """
 
     name: ClassVar[str] = "horseshoe"
     node_scale: float = 1.0
     layer_scale: float = 1.0
 
-    def __post_init__(self) -> None:
-        _check_positive(node_scale=self.node_scale, layer_scale=self.layer_scale)
-
     def scales(self, nodes: int, *, start: float) -> dict[str, Scale]:
         """The node scales `tau` and the layer scale `upsilon`."""
         return {
-            "tau": Scale.create(HalfCauchy(self.node_scale), (nodes,)),
-            "upsilon": Scale.create(HalfCauchy(self.layer_scale), (), start=start),
+            "tau": self._scale(self.node_scale, (nodes,), 1.0),
+            "upsilon": self._scale(self.layer_scale, (), start),
         }
 
 
@@ -66,10 +81,14 @@ class Gaussian(AbstractPrior):
     name: ClassVar[str] = "gaussian"
     scale: float = 5.0
 
-    def __post_init__(self) -> None:
-        _check_positive(scale=self.scale)
-
     def scales(self, nodes: int, *, start: float) -> dict[str, Scale]:
         """The layer scale `kappa`."""
         del nodes
-        return {"kappa": Scale.create(HalfCauchy(self.scale), (), start=start)}
+        return {"kappa": self._scale(self.scale, (), start)}
+
+
+PRIORS = {
+    "horseshoe": Horseshoe(),
+    "centred-horseshoe": Horseshoe(parametrisation="centred"),
+    "gaussian": Gaussian(),
+}

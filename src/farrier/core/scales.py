@@ -61,7 +61,7 @@ class AuxiliaryHalfCauchy(AbstractScalePrior):
     """
 
     b: float
-    rate: Float[Array, "*shape"]
+    rate: Float[Array, "*shape"] = eqx.field(default_factory=lambda: jnp.ones(()))
 
     def kl(self, q: LogNormal) -> Float[Array, "*shape"]:
         """Minus the share of the bound of tau^2 and lam, at the present q(lam) (M9).
@@ -132,3 +132,6 @@ class Scale(eqx.Module):
     def updated(self) -> Self:
         """The scale with its auxiliary variables at their optimum."""
         return type(self)(self.q, self.prior.updated(self.q))
+
+
+HALF_CAUCHYS = {"collapsed": HalfCauchy, "auxiliary": AuxiliaryHalfCauchy}

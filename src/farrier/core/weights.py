@@ -17,9 +17,10 @@ from typing import Self
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from .families import Normal
+from .random import row_normals
 from .scales import Scale
 from .special import softplus_inverse
 
@@ -43,9 +44,16 @@ class AbstractWeights(eqx.Module):
 
     @abc.abstractmethod
     def sample(
-        self, *, key: PRNGKeyArray
+        self,
+        inputs: Int[Array, " d_in"],
+        nodes: Int[Array, " nodes"],
+        *,
+        key: PRNGKeyArray,
     ) -> tuple[Float[Array, "d_in nodes"], Float[Array, " nodes"]]:
-        """One draw of the weights and of the biases."""
+        """One draw of the weights and of the biases.
+
+        `inputs` and `nodes` are the numbers under which each has its noise.
+        """
 
     @property
     @abc.abstractmethod
@@ -106,11 +114,17 @@ class FactorisedWeights(AbstractWeights):
         return self.kernel.entropy().sum(0) + self.bias.entropy()
 
     def sample(
-        self, *, key: PRNGKeyArray
+        self,
+        inputs: Int[Array, " d_in"],
+        nodes: Int[Array, " nodes"],
+        *,
+        key: PRNGKeyArray,
     ) -> tuple[Float[Array, "d_in nodes"], Float[Array, " nodes"]]:
         """One draw of the weights and of the biases."""
         key_kernel, key_bias = jr.split(key)
-        return self.kernel.sample(key=key_kernel), self.bias.sample(key=key_bias)
+        kernel_noise, _ = row_normals(inputs, nodes, key=key_kernel)
+        bias_noise, _ = row_normals(jnp.zeros(1, int), nodes, key=key_bias)
+        return self.kernel.at(kernel_noise), self.bias.at(bias_noise[0])
 
 
 def kl_to_scaled_normal(
@@ -178,3 +192,6 @@ class Centred(AbstractParametrisation):
     def multiplier(self, log_scale: Float[Array, "*#shape"]) -> Float[Array, "*#shape"]:
         """One: the posterior holds the weights as they are."""
         return jnp.ones_like(log_scale)
+
+
+PARAMETRISATIONS = {"non-centred": NonCentred, "centred": Centred}

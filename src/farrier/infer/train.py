@@ -8,7 +8,7 @@ import enum
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import equinox as eqx
@@ -24,6 +24,7 @@ from ..model.network import Network
 
 RECORDS_PER_CHUNK = 10
 CHUNKS = 40
+PLATEAU_RECORDS = 40  # a tenth of the budget
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +41,6 @@ class TrainConfig:
         Final weight of the divergences; 1 is the exact bound.
     kl_warm_up
         Share of the budget over which that weight rises linearly from 0.
-    constant_rate
-        Keep the learning rate where it starts, instead of a cosine down to 0.
     tolerance
         Stop when the gain still to be had, in nats a row, is surely under this.
     max_bad_run
@@ -93,7 +92,8 @@ class Data(eqx.Module):
         """Rows in the precision that JAX is set to."""
         rows = len(x)
         batches = math.ceil(rows / batch_size)
-        size = round_up(math.ceil(rows / batches))
+        even = round_up(math.ceil(rows / batches))
+        size = even if batches == 1 else min(even, batch_size)
         padded = size if batches == 1 else round_up(rows)
         weight = np.ones(rows) if weight is None else weight
 
@@ -125,6 +125,7 @@ class Schedule(eqx.Module):
     """Learning rate and weight of the divergences at each step.
 
     rate(i) = start_rate (1 + cos(pi (i - start) / (end - start))) / 2
+    kl_weight(i) = kl_weight min(1, (i + 1) / warm_up)                           (T2)
     """
 
     start_rate: Float[Array, ""]
@@ -132,6 +133,17 @@ class Schedule(eqx.Module):
     end: Int[Array, ""]
     kl_weight: Float[Array, ""]
     warm_up: Int[Array, ""]
+
+    @classmethod
+    def create(cls, config: TrainConfig) -> Self:
+        """The schedule of a run from its first step."""
+        return cls(
+            jnp.asarray(config.learning_rate, float),
+            jnp.zeros((), jnp.int32),
+            jnp.asarray(config.steps, jnp.int32),
+            jnp.asarray(config.kl_weight, float),
+            jnp.asarray(round(config.kl_warm_up * config.steps), jnp.int32),
+        )
 
     def rate(self, step: Int[Array, ""]) -> Float[Array, ""]:
         """Learning rate: half a cosine from `start` to `end`."""
@@ -163,6 +175,13 @@ class TrainState(eqx.Module):
     bad_run: Int[Array, ""]  # of them, those at the end in a row
     bad_step: Int[Array, ""]  # the first of them, or -1
     bad_term: Int[Array, ""]  # its first term that was not finite
+
+    @classmethod
+    def create(cls, network: Network) -> Self:
+        """A run before its first step."""
+        params = eqx.filter(network, eqx.is_inexact_array)
+        zero = jnp.zeros((), jnp.int32)
+        return cls(network, adam().init(params), zero, zero, zero, zero - 1, zero)
 
 
 class Status(enum.StrEnum):
@@ -208,19 +227,12 @@ class History:
     def extended(self, step: np.ndarray, terms: dict[str, np.ndarray]) -> "History":
         """The history with the records of one more chunk."""
         joined = {n: np.concatenate([self.terms[n], terms[n]]) for n in self.terms}
-        return History(np.concatenate([self.step, step]), joined)
+        return replace(self, step=np.concatenate([self.step, step]), terms=joined)
 
 
 def adam() -> optax.GradientTransformation:
     """The optimiser, without its learning rate."""
     return optax.scale_by_adam()
-
-
-def start(network: Network) -> TrainState:
-    """A run before its first step."""
-    params = eqx.filter(network, eqx.is_inexact_array)
-    zero = jnp.zeros((), jnp.int32)
-    return TrainState(network, adam().init(params), zero, zero, zero, zero - 1, zero)
 
 
 @eqx.filter_jit
@@ -238,7 +250,7 @@ def run_chunk(
     Each record holds the mean of every term of the bound over its finite steps.
     """
     arrays, static = eqx.partition(state, eqx.is_array)
-    n_terms = 1 + len(state.network.kl())
+    n_terms = len(state.network.term_names())
 
     def one_step(carry, _):
         arrays, order, sums = carry
@@ -254,7 +266,7 @@ def run_chunk(
     def record(carry, _):
         start = (*carry, jnp.zeros(n_terms + 1))
         (*carry, sums), _ = lax.scan(guarded, start, length=steps_per_record)
-        return tuple(carry), sums[:-1] / jnp.maximum(sums[-1], 1)
+        return tuple(carry), sums[:-1] / sums[-1]  # NaN where no step was finite
 
     order = epoch_order(data, state.step, key=key)
     (arrays, _), means = lax.scan(record, (arrays, order), length=records)
@@ -275,13 +287,15 @@ def _step(
     """
     x, y, weight = batch(data, order, state.step)
     params, fixed = eqx.partition(state.network, eqx.is_inexact_array)
+    names = state.network.term_names()
 
     def loss(params):
         network = eqx.combine(params, fixed)
         bound = network.bound(x, y, weight, key=jr.fold_in(key, state.step))
         rows = data.rows.astype(weight.dtype)
         kl_weight = schedule.kl_weight_at(state.step)
-        return -bound.weighted(kl_weight) / rows, jnp.stack([*bound.terms().values()])
+        terms = bound.terms()
+        return -bound.weighted(kl_weight) / rows, jnp.stack([terms[n] for n in names])
 
     (_, terms), grads = jax.value_and_grad(loss, has_aux=True)(params)
 
@@ -321,7 +335,7 @@ def epoch_order(
     if padded == data.batch_size:
         return jnp.arange(padded)
     key_epoch = jr.fold_in(jr.fold_in(key, 2**32 - 1), step // data.batches)
-    lots = jr.bits(key_epoch, (padded,)) >> jnp.uint32(1)
+    lots = jr.bits(key_epoch, (padded,), jnp.uint32) >> jnp.uint32(1)
     lots = jnp.where(jnp.arange(padded) < data.rows, lots, jnp.uint32(2**32 - 1))
     return jnp.pad(jnp.argsort(lots), (0, data.batch_size))
 
@@ -338,7 +352,7 @@ def next_order(order, data: Data, step: Int[Array, ""], *, key: PRNGKeyArray):
 
 
 def batch(data: Data, order: Int[Array, " slots"], step: Int[Array, ""]):
-    """Rows of one step; their weights make the mean over a pass the whole data set.
+    """Rows of one step; the mean over a pass of their bounds is the bound (T1).
 
     With J batches in a pass every row stands for J rows, also in a short last batch.
     """
@@ -352,16 +366,16 @@ def batch(data: Data, order: Int[Array, " slots"], step: Int[Array, ""]):
 
 
 def gain_left(history: History, since: int, until: int) -> float:
-    """Upper limit, in nats, on what the bound will still gain by step `until`.
+    """Upper limit, in nats, on what the bound will still gain by step `until` (T3).
 
-    A straight line through the records after step `since`: two standard errors above
-    its slope, carried on to the end. Infinite while there are too few records.
+    A straight line through the last records after step `since`: two standard errors
+    above its slope, carried on to the end. Infinite while there are too few records.
     """
-    recent = history.step > since
-    step, bound = history.step[recent], history.bound[recent]
-    if len(step) < 4 * RECORDS_PER_CHUNK:
+    recent = (history.step > since) & np.isfinite(history.bound)
+    step = history.step[recent][-PLATEAU_RECORDS:]
+    bound = history.bound[recent][-PLATEAU_RECORDS:]
+    if len(step) < PLATEAU_RECORDS:
         return math.inf
-    step, bound = step[-4 * RECORDS_PER_CHUNK :], bound[-4 * RECORDS_PER_CHUNK :]
     centred = step - step.mean()
     spread = (centred**2).sum()
     slope = (centred * bound).sum() / spread
@@ -370,38 +384,75 @@ def gain_left(history: History, since: int, until: int) -> float:
     return float((slope + 2 * error) * (until - step[-1]))
 
 
+@dataclass
+class Run:
+    """A training run between two chunks: all that it needs to go on."""
+
+    state: TrainState
+    schedule: Schedule
+    history: History
+
+    @classmethod
+    def create(cls, network: Network, config: TrainConfig) -> Self:
+        """A run before its first step."""
+        names = network.term_names()
+        schedule = Schedule.create(config)
+        history = History(np.zeros(0, int), {name: np.zeros(0) for name in names})
+        return cls(TrainState.create(network), schedule, history)
+
+
 def train(
-    network: Network,
+    run: Run,
     data: Data,
     config: TrainConfig,
     *,
     key: PRNGKeyArray,
-    after_chunk: Callable[[TrainState, History], None] = lambda state, history: None,
-) -> tuple[Network, History]:
-    """Train a network; `history.status` says how it ended.
+    after_chunk: Callable[[Run], None] = lambda run: None,
+) -> Run:
+    """Go on with a run until it ends; `run.history.status` says how.
 
-    `Ctrl-C` ends the run with what was learned up to the last whole chunk.
+    `Ctrl-C` ends it with what was learned up to the last whole chunk. `after_chunk` is
+    called between chunks, to show progress or to write a checkpoint.
     """
-    schedule = Schedule(
-        jnp.asarray(config.learning_rate, float),
-        jnp.zeros((), jnp.int32),
-        jnp.asarray(config.steps, jnp.int32),
-        jnp.asarray(config.kl_weight, float),
-        jnp.asarray(round(config.kl_warm_up * config.steps), jnp.int32),
-    )
-    state = start(network)
     length = max(1, config.steps // (CHUNKS * RECORDS_PER_CHUNK))
-    history = None
+    try:
+        while run.history.status is Status.RUNNING:
+            run = _advance(run, data, config, length, key=key)
+            after_chunk(run)
+    except KeyboardInterrupt:
+        run.history.status = Status.INTERRUPTED
+    return run
+
+
+def _advance(
+    run: Run, data: Data, config: TrainConfig, length: int, *, key: PRNGKeyArray
+) -> Run:
+    """One more chunk, and the decision whether it was the last."""
     began = time.monotonic()
-    while int(state.step) < int(schedule.end):
-        before = int(state.step)
-        state, records = run_chunk(
-            state, data, schedule, length, RECORDS_PER_CHUNK, key=key
-        )
-        records = dict(zip(["log_likelihood", *state.network.kl()], np.asarray(records).T, strict=True))
-        steps = np.minimum(before + length * np.arange(1, RECORDS_PER_CHUNK + 1), int(schedule.end))
-        fresh = History(steps, records)
-        history = fresh if history is None else history.extended(steps, records)
-        after_chunk(state, history)
-    history.seconds = time.monotonic() - began
-    return state.network, history
+    before, end = int(run.state.step), int(run.schedule.end)
+    state, means = run_chunk(
+        run.state, data, run.schedule, length, RECORDS_PER_CHUNK, key=key
+    )
+    now = int(state.step)
+    steps = before + length * np.arange(1, RECORDS_PER_CHUNK + 1)
+    used = steps < end + length  # records that lie past the budget are empty
+    names = list(run.history.terms)
+    terms = dict(zip(names, np.asarray(means, float)[used].T, strict=True))
+    history = run.history.extended(np.minimum(steps[used], end), terms)
+    history.seconds += time.monotonic() - began
+    history.skipped = int(state.skipped)
+    if history.skipped:
+        history.bad_step = int(state.bad_step)
+        history.bad_term = [*names, "gradient"][int(state.bad_term)]
+    schedule = run.schedule
+    cooling = int(schedule.start) > 0
+    if int(state.bad_run) >= config.max_bad_run:
+        history.status = Status.NOT_FINITE
+    elif now >= end:
+        history.status = Status.CONVERGED if cooling else Status.BUDGET
+    elif not cooling and config.tolerance > 0:
+        gain = gain_left(history, int(schedule.warm_up), end)
+        shortest = now + max(length * RECORDS_PER_CHUNK, config.steps // 10)
+        if gain < config.tolerance * int(data.rows) and shortest < end:
+            schedule = schedule.cooled(now, shortest)
+    return Run(state, schedule, history)

@@ -20,7 +20,12 @@ from ..core.families import Conditional
 from ..core.priors import AbstractPrior
 from ..core.random import row_normals
 from ..core.scales import Scale
-from ..core.weights import AbstractParametrisation, AbstractWeights, FactorisedWeights
+from ..core.weights import (
+    PARAMETRISATIONS,
+    AbstractParametrisation,
+    AbstractWeights,
+    FactorisedWeights,
+)
 
 INITIAL_SD = 0.01  # of beta: 0.1 prunes nodes before they have learned anything
 
@@ -31,20 +36,23 @@ class Layer(eqx.Module):
     weights: AbstractWeights
     scales: dict[str, Scale]
     parametrisation: AbstractParametrisation
+    inputs: Int[Array, " d_in"]  # numbers of its inputs and nodes, which they keep
+    nodes: Int[Array, " nodes"]  # when others are removed: the noise goes by them
 
     @classmethod
     def create(
         cls, d_in: int, nodes: int, prior: AbstractPrior, *, key: PRNGKeyArray
     ) -> Self:
-        """A layer whose weights start with variance 2 / (fan-in + 1)."""
+        """A layer whose weights start with variance 2 / (d_in + 1)."""
         start = math.sqrt(2 / (d_in + 1))
         scales = prior.scales(nodes, start=start)
-        parametrisation = prior.parametrisation
+        parametrisation = PARAMETRISATIONS[prior.parametrisation]()
         spread = start / float(parametrisation.multiplier(jnp.log(start)))
         weights = FactorisedWeights.create(
             d_in, nodes, sd=INITIAL_SD * spread, spread=spread, key=key
         )
-        return cls(weights, scales, parametrisation)
+        inputs, numbers = jnp.arange(d_in), jnp.arange(nodes)
+        return cls(weights, scales, parametrisation, inputs, numbers)
 
     def conditional(
         self,
@@ -55,14 +63,14 @@ class Layer(eqx.Module):
     ) -> Conditional:
         """The pre-activations given fresh scales for each row (M6)."""
         mean, variance = self.weights.moments(x)
-        log_scale, noise = self._draw_scales(rows, mean.shape[1], key=key)
+        log_scale, noise = self._draw_scales(rows, key=key)
         factor = self.parametrisation.multiplier(log_scale)
         return Conditional(factor * mean, factor**2 * variance, noise)
 
     def _draw_scales(
-        self, rows: Int[Array, " batch"], nodes: int, *, key: PRNGKeyArray
-    ) -> tuple[Float[Array, "batch _"], Float[Array, "batch {nodes}"]]:
-        """Sum of the log scales, and the noise of the pre-activations.
+        self, rows: Int[Array, " batch"], *, key: PRNGKeyArray
+    ) -> tuple[Float[Array, "#batch #nodes"], Float[Array, "batch nodes"]]:
+        """Sum of the log scales, and standard normal noise of the layer's width.
 
         `row_normals` makes two arrays at a time: where a scale uses one of the width
         of the layer, the other is the noise.
@@ -71,12 +79,13 @@ class Layer(eqx.Module):
         log_scale = jnp.zeros((1, 1))
         noise = None
         for scale, key_scale in zip(self.scales.values(), keys[1:], strict=True):
-            width = nodes if scale.q.loc.ndim else 1
-            first, second = row_normals(rows, width, key=key_scale)
-            log_scale = log_scale + jnp.atleast_2d(scale.q.log_at(first))
-            noise = second if width == nodes else noise
+            own = scale.q.loc.ndim > 0  # one for each node, or one for the layer
+            columns = self.nodes if own else jnp.zeros(1, int)
+            first, second = row_normals(rows, columns, key=key_scale)
+            log_scale = log_scale + scale.q.log_at(first)
+            noise = second if own else noise
         if noise is None:
-            noise, _ = row_normals(rows, nodes, key=keys[0])
+            noise, _ = row_normals(rows, self.nodes, key=keys[0])
         return log_scale, noise
 
     def kl(self) -> dict[str, Float[Array, ""]]:
@@ -88,15 +97,13 @@ class Layer(eqx.Module):
         self, *, key: PRNGKeyArray
     ) -> tuple[Float[Array, "d_in nodes"], Float[Array, " nodes"]]:
         """One draw of the weights themselves, scales multiplied in (M1)."""
-        key_weights, *keys = jr.split(key, len(self.scales) + 1)
-        kernel, bias = self.weights.sample(key=key_weights)
-        log_scale = jnp.zeros(())
-        for scale, key_scale in zip(self.scales.values(), keys, strict=True):
-            log_scale = log_scale + jnp.log(scale.q.sample(key=key_scale))
-        factor = jnp.broadcast_to(self.parametrisation.multiplier(log_scale), bias.shape)
-        return factor[None] * kernel, factor * bias
+        key_weights, key_scales = jr.split(key)
+        kernel, bias = self.weights.sample(self.inputs, self.nodes, key=key_weights)
+        log_scale, _ = self._draw_scales(jnp.zeros(1, int), key=key_scales)
+        factor = self.parametrisation.multiplier(log_scale)
+        return factor * kernel, factor[0] * bias
 
     def updated(self) -> Self:
         """The layer with all auxiliary variables at their optimum (M4)."""
         scales = {name: scale.updated() for name, scale in self.scales.items()}
-        return type(self)(self.weights, scales, self.parametrisation)
+        return eqx.tree_at(lambda layer: layer.scales, self, scales)

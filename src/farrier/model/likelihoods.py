@@ -30,6 +30,11 @@ class AbstractLikelihood(eqx.Module):
     def kl(self) -> dict[str, Float[Array, ""]]:
         """Divergences of its own unknowns from their priors, by name."""
 
+    @staticmethod
+    @abc.abstractmethod
+    def kl_names() -> tuple[str, ...]:
+        """Names of those divergences."""
+
     @property
     @abc.abstractmethod
     def d_out(self) -> int:
@@ -64,6 +69,11 @@ class GaussianLikelihood(AbstractLikelihood):
         """KL of the precisions from their Gamma prior (F7)."""
         return {"noise/gamma": self.gamma.kl_to(self.prior_shape, self.prior_rate).sum()}
 
+    @staticmethod
+    def kl_names() -> tuple[str, ...]:
+        """The precision alone."""
+        return ("noise/gamma",)
+
     def sample_sd(self, *, key: PRNGKeyArray) -> Float[Array, " targets"]:
         """One draw of the noise standard deviations, 1 / sqrt(gamma)."""
         return self.gamma.sample(key=key) ** -0.5
@@ -90,14 +100,19 @@ class CategoricalLikelihood(AbstractLikelihood):
         """None: it has no unknowns of its own."""
         return {}
 
+    @staticmethod
+    def kl_names() -> tuple[str, ...]:
+        """None."""
+        return ()
+
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianNoise:
     """Normal noise on the standardised target, its precision ~ Gamma(shape, rate).
 
-    The default is weak: with n rows it lets the noise standard deviation go down to
-    sqrt(2 rate / n) of the target's own. The paper's Gamma(6, 6) stops at
-    sqrt(12 / n), which is more than the noise of many tables.
+    With n rows the noise standard deviation cannot go under sqrt(rate / (shape + n / 2))
+    of the target's own. The default is weak; the paper's Gamma(6, 6) stops at more than
+    the noise of many tables.
     """
 
     name: ClassVar[str] = "gaussian"

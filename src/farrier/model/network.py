@@ -1,6 +1,6 @@
 """A network: layers, activation, likelihood; its bound and its draws.
 
-    bound = rows / batch sum_i E_q[ln p(y_i | x_i)] - sum over layers of KL(q || p)  (B1)
+    bound = sum_i weight_i E_q[ln p(y_i | x_i)] - sum over layers of KL(q || p)      (B1)
 """
 
 from collections.abc import Callable
@@ -74,7 +74,9 @@ class Network(eqx.Module):
             layers.append(Layer.create(d_in, nodes, prior, key=key_layer))
             d_in = nodes
         output_prior = Gaussian(
-            scale=OUTPUT_SCALE, parametrisation=prior.parametrisation
+            scale=OUTPUT_SCALE,
+            parametrisation=prior.parametrisation,
+            half_cauchy=prior.half_cauchy,
         )
         output = Layer.create(d_in, likelihood.d_out, output_prior, key=key_output)
         return cls(tuple(layers), output, likelihood, activation)
@@ -130,9 +132,15 @@ class Network(eqx.Module):
         kernels, biases = zip(*draws, strict=True)
         return SampledNetwork(kernels, biases, self.activation)
 
+    def term_names(self) -> tuple[str, ...]:
+        """Names of the terms of the bound, in the order in which they are recorded."""
+        names = ["log_likelihood"]
+        for name, layer in self.named_layers().items():
+            names += [f"{name}/{part}" for part in ("beta", *sorted(layer.scales))]
+        return (*names, *self.likelihood.kl_names())
+
     def updated(self) -> Self:
         """The network with all auxiliary variables at their optimum (M4)."""
         layers = tuple(layer.updated() for layer in self.layers)
-        return type(self)(
-            layers, self.output.updated(), self.likelihood, self.activation
-        )
+        new = (layers, self.output.updated())
+        return eqx.tree_at(lambda network: (network.layers, network.output), self, new)

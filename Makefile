@@ -1,0 +1,35 @@
+# Every target sets up .venv first, where pyproject.toml has changed since the last time.
+
+PYTHON ?= python3
+ARGS ?=
+BIN := .venv/bin
+READY := .venv/ready
+
+.PHONY: help demo test lint bench clean
+
+help:  ## show this list
+	@sed -n 's/^\([a-z]*\): .*## */\1\t/p' Makefile | expand -t 8
+
+demo: $(READY)  ## the main job on built-in data: a table and figures, in two minutes
+	@$(BIN)/farrier demo $(ARGS)
+
+test: $(READY)  ## all tests; ARGS goes to pytest: make test ARGS="-k scales"
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(READY)  ## style, format and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/basedpyright --pythonpath $(BIN)/python
+
+bench: $(READY)  ## time compilation, training and prediction
+	@$(BIN)/farrier bench $(ARGS)
+
+clean:  ## remove .venv and all caches
+	@rm -rf .venv .pytest_cache .ruff_cache .hypothesis
+	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml
+	@echo "Setting up .venv; this takes a minute or two, once ..."
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --editable '.[test,bench]'
+	@touch $@

@@ -1,0 +1,70 @@
+"""What a person sees of long work: a bar on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+try:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.table import Table
+
+    RICH = True
+except ModuleNotFoundError:
+    RICH = False
+
+LINES = 10  # plain lines for one piece of work
+
+
+@contextmanager
+def progress(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
+    """A function that shows how many of `total` steps are done, and a short text."""
+    if RICH and sys.stderr.isatty():
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
+        with Progress(*columns, console=Console(stderr=True)) as bar:
+            task = bar.add_task(title, total=total, note="")
+            yield lambda done, note: bar.update(task, completed=done, note=note)
+    else:
+        yield _lines(title, total)
+
+
+def _lines(title: str, total: int) -> Callable[[int, str], None]:
+    began = time.monotonic()
+    shown = 0
+
+    def show(done: int, note: str) -> None:
+        nonlocal shown
+        if done * LINES // total > shown or done >= total:
+            shown = done * LINES // total
+            left = (time.monotonic() - began) * (total - done) / max(1, done)
+            text = f"{title} {done}/{total} {note} ({left:.0f} s left)"
+            print(text, file=sys.stderr, flush=True)
+
+    return show
+
+
+def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    """A table on standard output; numbers stand to the right."""
+    if not RICH:
+        raise ModuleNotFoundError(
+            "Tables need the package rich: pip install 'farrier[cli]'."
+        )
+    grid = Table(title=title, title_justify="left")
+    for index, column in enumerate(columns):
+        grid.add_column(column, justify="left" if index == 0 else "right")
+    for row in rows:
+        grid.add_row(*row)
+    Console().print(grid)

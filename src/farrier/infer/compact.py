@@ -1,0 +1,357 @@
+"""Which nodes are on, and a smaller network that predicts the same.
+
+For each posterior draw, the share of node k in the variation of what it feeds:
+
+    s_k = max_j sd_rows(a_k) |w_kj| / sqrt(var_rows(u_j) + noise_j)                  (S1)
+
+Here j runs over the outputs, whose noise is the target's own (for C classes that of the
+centred Gumbel law behind the softmax, (1 - 1/C) pi^2 / 6), or over the nodes of the next layer that are on, without
+noise. A node is on when the median of s_k over the draws is over 1 %. Inputs and targets
+enter only through ratios, so that their units do not matter.
+
+What a node that is off still says is folded into the rest of its layer. Over the rows,
+its mean activation is a constant plus a little of the kept nodes, a_k = c + sum_i d_ki a_i;
+its weights beta_kj go to the bias and to the kept nodes in these parts:
+
+    mu_0j += c mu_kj,   mu_ij += d_ki mu_kj,
+    sigma_0j^2 += E[a_k^2] sigma_kj^2 + Var[a_k] mu_kj^2                             (C1)
+
+Where a_k is constant this is exact, in both parametrisations: all weights into node j,
+its bias included, share one scale.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+
+from ..core.families import Normal
+from ..core.special import softplus_inverse
+from ..core.weights import FactorisedWeights
+from ..model.layers import Layer
+from ..model.likelihoods import GaussianLikelihood
+from ..model.network import Network
+from .predict import by_chunks, mixture, noise_sds, probabilities
+
+ON_SHARE = 0.01  # a node is on when its share (S1) is over this
+MOVED = 0.01  # most that compaction may move a prediction, in predictive sds
+GUMBEL_VARIANCE = math.pi**2 / 6
+NEARLY_ALL = 0.9
+FOLD_ROWS = 1_000  # rows from which the fold of (C1) is worked out
+RIDGE = 1e-4
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """What the posterior says of each node of each hidden layer.
+
+    `shares` has one array of draws x nodes for each layer: the shares (S1).
+    """
+
+    shares: tuple[np.ndarray, ...]
+
+    @property
+    def scores(self) -> tuple[np.ndarray, ...]:
+        """Median share of each node."""
+        return tuple(np.median(s, axis=0) for s in self.shares)
+
+    @property
+    def on(self) -> tuple[np.ndarray, ...]:
+        """Whether each node is on."""
+        return tuple(score > ON_SHARE for score in self.scores)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Nodes on in each layer."""
+        return tuple(int(on.sum()) for on in self.on)
+
+    @property
+    def probability_on(self) -> tuple[np.ndarray, ...]:
+        """Posterior probability that each node's share is over the threshold."""
+        return tuple((s > ON_SHARE).mean(axis=0) for s in self.shares)
+
+    def width_interval(self, level: float) -> tuple[tuple[int, int], ...]:
+        """For each layer, the central interval of the number of nodes on."""
+        tails = (0.5 - level / 2, 0.5 + level / 2)
+        counts = [(s > ON_SHARE).sum(axis=1) for s in self.shares]
+        pairs = [np.quantile(c, tails, method="inverted_cdf") for c in counts]
+        return tuple((int(low), int(high)) for low, high in pairs)
+
+
+def find_nodes(
+    network: Network, x: Float[Array, "rows d_in"], draws: int, *, key: PRNGKeyArray
+) -> Nodes:
+    """Shares (S1) of all nodes on the rows `x`, from the last layer back."""
+    shares: list[np.ndarray] = []
+    next_on = jnp.ones(network.output.weights.nodes, bool)
+    for index in reversed(range(len(network.layers))):
+        share = np.asarray(_shares(network, x, index, next_on, draws, key=key))
+        shares.insert(0, share)
+        next_on = jnp.asarray(np.median(share, axis=0) > ON_SHARE)
+    return Nodes(tuple(shares))
+
+
+@eqx.filter_jit
+def _shares(
+    network: Network,
+    x: Float[Array, "rows d_in"],
+    index: int,
+    next_on: Bool[Array, " next_nodes"],
+    draws: int,
+    *,
+    key: PRNGKeyArray,
+) -> Float[Array, "draws nodes"]:
+    """Shares (S1) of the nodes of one layer, for each draw."""
+    last = index == len(network.layers) - 1
+
+    def one(key_draw: PRNGKeyArray) -> Float[Array, " nodes"]:
+        sampled = network.sample(key=key_draw)
+        activation = sampled.hidden(x)[index]
+        kernel = sampled.kernels[index + 1]
+        noise = jnp.zeros(kernel.shape[1])
+        if last:
+            kernel, noise = _output_view(network, kernel)
+        variance = (activation @ kernel).var(0) + noise
+        reach = jnp.abs(kernel) / jnp.sqrt(jnp.maximum(variance, 1e-30))[None]
+        reach = jnp.where(next_on[None], reach, 0)
+        return activation.std(0) * reach.max(1)
+
+    return lax.map(one, jr.split(key, draws))
+
+
+def _output_view(
+    network: Network, kernel: Float[Array, "nodes d_out"]
+) -> tuple[Float[Array, "nodes d_out"], Float[Array, " d_out"]]:
+    """Weights into the outputs as the target sees them, and the target's own noise.
+
+    A softmax does not see what is added to all classes alike.
+    """
+    if isinstance(network.likelihood, GaussianLikelihood):
+        return kernel, 1 / network.likelihood.gamma.mean()
+    centred = kernel - kernel.mean(1, keepdims=True)
+    classes = kernel.shape[1]
+    return centred, jnp.full(classes, (1 - 1 / classes) * GUMBEL_VARIANCE)
+
+
+class Activations(eqx.Module):
+    """Activations of one layer over rows and draws: what folding needs of them."""
+
+    mean: Float[Array, "rows nodes"]  # over the draws
+    square: Float[Array, " nodes"]  # mean of a_k^2 over rows and draws
+
+
+@eqx.filter_jit
+def activations(
+    network: Network, x: Float[Array, "rows d_in"], draws: int, *, key: PRNGKeyArray
+) -> tuple[Activations, ...]:
+    """First two moments of the activations of each hidden layer."""
+
+    def add(sums: PyTree, key_draw: PRNGKeyArray) -> tuple[PyTree, None]:
+        hidden = network.sample(key=key_draw).hidden(x)
+        new = [(a / draws, (a**2).mean(0) / draws) for a in hidden]
+        return jax.tree.map(jnp.add, sums, new), None
+
+    zero = [(jnp.zeros((len(x), n)), jnp.zeros(n)) for n in network.widths]
+    sums, _ = lax.scan(add, zero, jr.split(key, draws))
+    return tuple(Activations(*pair) for pair in sums)
+
+
+def silence(
+    network: Network,
+    keep: tuple[np.ndarray, ...],
+    hidden: tuple[Activations, ...],
+) -> Network:
+    """The same shape, with each node that is not kept folded into the others (C1)."""
+    layers = (*network.layers, network.output)
+    folded = [
+        _fold_inputs(layer, kept, moments)
+        for layer, kept, moments in zip(layers[1:], keep, hidden, strict=True)
+    ]
+    return _with_layers(network, [layers[0], *folded])
+
+
+def _fold_inputs(layer: Layer, kept: np.ndarray, moments: Activations) -> Layer:
+    """The layer with the weights of the other inputs moved into those it keeps (C1)."""
+    weights = layer.weights
+    assert isinstance(weights, FactorisedWeights)
+    kernel, bias = weights.kernel, weights.bias
+    constant, slopes = (jnp.asarray(c, float) for c in _project(moments.mean, kept))
+    gone = jnp.asarray(~kept)
+    square = jnp.where(gone, moments.square, 0)
+    spread = jnp.where(gone, moments.square - moments.mean.mean(0) ** 2, 0)
+    variance = bias.scale**2 + square @ kernel.scale**2 + spread @ kernel.loc**2
+    bias = Normal(
+        bias.loc + constant @ kernel.loc, softplus_inverse(jnp.sqrt(variance))
+    )
+    loc = kernel.loc + slopes @ kernel.loc
+    zero = gone[:, None]
+    kernel = Normal(
+        jnp.where(zero, 0, loc), jnp.where(zero, -jnp.inf, kernel.raw_scale)
+    )
+    return eqx.tree_at(
+        lambda layer: layer.weights, layer, FactorisedWeights(kernel, bias)
+    )
+
+
+def _project(mean: Array, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each other node as a constant plus a combination of the kept ones, over the rows.
+
+    Returns the constant (nodes) and the slopes (kept x others, with zeros elsewhere).
+    A little ridge keeps the slopes small where kept nodes are alike.
+    """
+    a = np.asarray(mean, float)
+    centre = a.mean(0)
+    a = a - centre
+    inside, outside = a[:, kept], a[:, ~kept]
+    gram = inside.T @ inside
+    ridge = RIDGE * np.trace(gram) / max(1, len(gram)) + np.finfo(float).tiny
+    found = np.linalg.solve(gram + ridge * np.eye(len(gram)), inside.T @ outside)
+    slopes = np.zeros((len(kept), len(kept)))
+    slopes[np.ix_(kept, ~kept)] = found
+    constant = np.where(kept, 0, centre - centre @ slopes)
+    return constant, slopes
+
+
+def drop(network: Network, keep: tuple[np.ndarray, ...]) -> Network:
+    """The network without the nodes that are not kept."""
+    layers = [*network.layers, network.output]
+    for index, kept in enumerate(keep):
+        layers[index] = _drop_nodes(layers[index], kept)
+        layers[index + 1] = _drop_inputs(layers[index + 1], kept)
+    return _with_layers(network, layers)
+
+
+def _drop_nodes(layer: Layer, kept: np.ndarray) -> Layer:
+    def pick(leaf: Array | float) -> Array | float:
+        return leaf[..., kept] if eqx.is_array(leaf) else leaf
+
+    scales = {
+        name: jax.tree.map(pick, scale) if scale.q.loc.ndim else scale
+        for name, scale in layer.scales.items()
+    }
+    new = (jax.tree.map(pick, layer.weights), scales, pick(layer.nodes))
+    return eqx.tree_at(lambda layer: (layer.weights, layer.scales, layer.nodes), layer, new)
+
+
+def _drop_inputs(layer: Layer, kept: np.ndarray) -> Layer:
+    assert isinstance(layer.weights, FactorisedWeights)
+    kernel = jax.tree.map(lambda leaf: leaf[kept], layer.weights.kernel)
+    return eqx.tree_at(
+        lambda layer: (layer.weights.kernel, layer.inputs),
+        layer,
+        (kernel, layer.inputs[kept]),
+    )
+
+
+def _with_layers(network: Network, layers: list[Layer]) -> Network:
+    new = (tuple(layers[:-1]), layers[-1])
+    return eqx.tree_at(lambda n: (n.layers, n.output), network, new)
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """A smaller network and what it cost.
+
+    Parameters
+    ----------
+    moved
+        Root mean square move of the predictive means on the training inputs, in
+        predictive standard deviations.
+    log_density_change
+        Mean change of the log density of a training row, in nats.
+    """
+
+    network: Network
+    kept: tuple[int, ...]
+    of: tuple[int, ...]
+    moved: float
+    log_density_change: float
+
+    def __str__(self) -> str:
+        """One sentence: what was kept, and the cost."""
+        kept = ", ".join(f"{k} of {n}" for k, n in zip(self.kept, self.of, strict=True))
+        return (
+            f"{kept} nodes kept, predictive means moved by {100 * self.moved:.2g} % of "
+            f"their standard deviation, log density changed by "
+            f"{self.log_density_change:+.2g} a point"
+        )
+
+
+def compact(
+    network: Network,
+    nodes: Nodes,
+    x: np.ndarray,
+    y: np.ndarray,
+    draws: int,
+    *,
+    key: PRNGKeyArray,
+) -> Compaction:
+    """The smallest of a row of networks whose predictions on `x` did not move.
+
+    The first try keeps the nodes that are on. While the predictive means move by more
+    than 1 % of their standard deviation, the best 1, 2, 4, 8, ... others are kept too.
+    """
+    few = jnp.asarray(x[:: -(-len(x) // FOLD_ROWS)], float)
+    hidden = activations(network, few, draws, key=key)
+    check = partial(_check_values, x=x, y=y, draws=draws, key=key)
+    mean, sd, density = check(network)
+    for keep in _candidates(nodes):
+        small = silence(network, keep, hidden)
+        new_mean, _, new_density = check(small)
+        moves = np.linalg.norm(new_mean - mean, axis=1) / sd
+        moved = float(np.sqrt(np.mean(moves**2)))
+        if moved <= MOVED:
+            break
+    change = float((new_density - density).mean())
+    small = drop(small, keep)
+    return Compaction(small, small.widths, network.widths, moved, change)
+
+
+def _candidates(nodes: Nodes) -> Iterator[tuple[np.ndarray, ...]]:
+    """Nodes to keep: those that are on, then more and more others, at last all."""
+    scores = nodes.scores
+    keep = [score >= min(ON_SHARE, score.max()) for score in scores]
+    others = [(s[i], layer, i) for layer, s in enumerate(scores) for i in range(len(s))]
+    others = [other for other in others if not keep[other[1]][other[2]]]
+    others.sort(key=lambda other: -other[0])
+    yield tuple(kept.copy() for kept in keep)
+    extra, done = 1, 0
+    while done < len(others):
+        for _, layer, i in others[done:extra]:
+            keep[layer][i] = True
+        yield tuple(kept.copy() for kept in keep)
+        done, extra = extra, 2 * extra
+
+
+def _check_values(
+    network: Network, x: np.ndarray, y: np.ndarray, draws: int, key: PRNGKeyArray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Predictive mean and standard deviation (over all targets), and log density."""
+    if isinstance(network.likelihood, GaussianLikelihood):
+        noise_sd = noise_sds(network, draws, key=key)
+        return by_chunks(_regression_check, network, (x, y), noise_sd, key=key)
+    p = by_chunks(probabilities, network, (x,), draws, key=key)
+    tiny = np.finfo(p.dtype).tiny
+    density = np.log(np.maximum(p[np.arange(len(y)), y], tiny))
+    return p, np.sqrt(np.maximum((p * (1 - p)).sum(1), tiny)), density
+
+
+def _regression_check(
+    network: Network,
+    x: Float[Array, "rows d_in"],
+    y: Float[Array, "rows targets"],
+    noise_sd: Float[Array, "draws targets"],
+    *,
+    key: PRNGKeyArray,
+) -> tuple[Float[Array, "rows targets"], Float[Array, " rows"], Float[Array, " rows"]]:
+    mix = mixture(network, x, noise_sd, key=key)
+    variance = mix.noise_variance() + mix.weights_variance()
+    return mix.mean(), jnp.sqrt(variance.sum(1)), mix.log_density(y)

@@ -1,0 +1,239 @@
+"""The posterior predictive: a mixture over a fixed set of draws of the network.
+
+    p(y | x) = 1/S sum_s N(y; m_s(x), v_s(x) + 1 / gamma_s)         regression
+    p(y = c | x) = 1/S sum_s softmax(f_s(x))_c                      classification   (P1)
+
+Draw s fixes all weights of the hidden layers, the scale of the output layer and gamma.
+The weights of the output layer are integrated in closed form for regression (m_s and v_s)
+and drawn for classification. Draw s depends on the key and on s alone, so that a
+prediction is a function of its own row: chunks, order and the other rows do not change
+it. Of each chunk only what is asked for is kept: memory does not grow with rows x draws.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jax import lax
+from jax.scipy.special import logsumexp
+from jax.scipy.stats import norm
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+from scipy import stats
+
+from ..core.random import row_normals
+from ..model.likelihoods import GaussianLikelihood
+from ..model.network import Network
+
+CHUNK_VALUES = 2**22  # draws at once x rows x widest layer
+DRAWS_AT_ONCE = 8
+BISECTIONS = 48
+
+
+class Mixture(eqx.Module):
+    """One normal for each draw, row and target: the predictive of a regression (P1)."""
+
+    loc: Float[Array, "draws rows targets"]
+    own_variance: Float[Array, "draws rows targets"]  # v_s, from the output layer
+    noise_sd: Float[Array, "draws targets"]
+
+    @property
+    def sd(self) -> Float[Array, "draws rows targets"]:
+        """Standard deviation of each part of the mixture."""
+        return jnp.sqrt(self.own_variance + self.noise_sd[:, None] ** 2)
+
+    def mean(self) -> Float[Array, "rows targets"]:
+        """Mean of the mixture."""
+        return self.loc.mean(0)
+
+    def noise_variance(self) -> Float[Array, "rows targets"]:
+        """E[1 / gamma]: what stays however well the network is known."""
+        mean = (self.noise_sd**2).mean(0)
+        return jnp.broadcast_to(mean[None], self.loc.shape[1:])
+
+    def weights_variance(self) -> Float[Array, "rows targets"]:
+        """Var[f]: what comes from not knowing the weights."""
+        return self.loc.var(0) + self.own_variance.mean(0)
+
+    def log_density(self, y: Float[Array, "rows targets"]) -> Float[Array, " rows"]:
+        """Joint log density of the targets of each row."""
+        each = norm.logpdf(y[None], self.loc, self.sd).sum(-1)
+        return logsumexp(each, axis=0) - math.log(len(each))
+
+    def quantile(self, level: Float[Array, ""]) -> Float[Array, "rows targets"]:
+        """Quantile of each target, by bisection of the mixture's distribution."""
+        sd = self.sd
+        reach = norm.ppf(jnp.minimum(level, 1 - level)) - 1
+        low = (self.loc + reach * sd).min(0)
+        high = (self.loc - reach * sd).max(0)
+
+        def halve(_: Any, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+            low, high = bracket
+            middle = 0.5 * (low + high)
+            under = norm.cdf(middle[None], self.loc, sd).mean(0) < level
+            return jnp.where(under, middle, low), jnp.where(under, high, middle)
+
+        low, high = lax.fori_loop(0, BISECTIONS, halve, (low, high))
+        return 0.5 * (low + high)
+
+
+def noise_sds(
+    network: Network, draws: int, *, key: PRNGKeyArray
+) -> Float[Array, "draws targets"]:
+    """1 / sqrt(gamma) for each draw: quantiles of q(gamma), evenly spread, shuffled.
+
+    Stratified, so that its moments are those of q(gamma) even for few draws.
+    """
+    likelihood = network.likelihood
+    assert isinstance(likelihood, GaussianLikelihood)
+    shape = np.asarray(likelihood.gamma.shape, float)
+    levels = (np.arange(draws) + 0.5) / draws
+    order = np.random.default_rng(np.asarray(jr.key_data(key)))
+    levels = order.permuted(np.tile(levels, (len(shape), 1)), axis=1).T
+    precision = stats.gamma.ppf(levels, shape) / np.exp(likelihood.gamma.log_rate)
+    return jnp.asarray(precision**-0.5, float)
+
+
+def mixture(
+    network: Network,
+    x: Float[Array, "rows d_in"],
+    noise_sd: Float[Array, "draws targets"],
+    *,
+    key: PRNGKeyArray,
+) -> Mixture:
+    """The predictive of a regression network (P1), in standardised units."""
+
+    def one(key_draw: PRNGKeyArray) -> tuple[Array, Array]:
+        key_hidden, key_output = jr.split(key_draw)
+        hidden = network.sample(key=key_hidden).hidden(x)
+        last = (x, *hidden)[-1]
+        # Row 0 for all: one draw of the scale, shared by all rows.
+        same = jnp.zeros(len(x), int)
+        f = network.output.conditional(last, same, key=key_output)
+        return f.mean, f.variance
+
+    loc, variance = _over_draws(one, len(noise_sd), key=key)
+    return Mixture(loc, variance, noise_sd)
+
+
+def _over_draws(one: Callable, draws: int, *, key: PRNGKeyArray) -> Any:
+    """`one` for each draw, a few at a time."""
+    return lax.map(one, jr.split(key, draws), batch_size=min(draws, DRAWS_AT_ONCE))
+
+
+def outputs(
+    network: Network, x: Float[Array, "rows d_in"], draws: int, *, key: PRNGKeyArray
+) -> Float[Array, "draws rows d_out"]:
+    """Outputs of `draws` sampled networks."""
+
+    def one(key_draw: PRNGKeyArray) -> Float[Array, "rows d_out"]:
+        return network.sample(key=key_draw)(x)
+
+    return _over_draws(one, draws, key=key)
+
+
+def probabilities(
+    network: Network, x: Float[Array, "rows d_in"], draws: int, *, key: PRNGKeyArray
+) -> Float[Array, "rows classes"]:
+    """Class probabilities: the mean of the draws' softmax (P1)."""
+    return jax.nn.softmax(outputs(network, x, draws, key=key)).mean(0)
+
+
+def moments(
+    network: Network,
+    x: Float[Array, "rows d_in"],
+    noise_sd: Float[Array, "draws targets"],
+    *,
+    key: PRNGKeyArray,
+) -> tuple[Float[Array, "rows targets"], ...]:
+    """Mean, noise variance and weights variance of each target."""
+    mix = mixture(network, x, noise_sd, key=key)
+    return mix.mean(), mix.noise_variance(), mix.weights_variance()
+
+
+def log_densities(
+    network: Network,
+    x: Float[Array, "rows d_in"],
+    y: Float[Array, "rows targets"],
+    noise_sd: Float[Array, "draws targets"],
+    *,
+    key: PRNGKeyArray,
+) -> Float[Array, " rows"]:
+    """Log density of each row's targets."""
+    return mixture(network, x, noise_sd, key=key).log_density(y)
+
+
+def quantiles(
+    network: Network,
+    x: Float[Array, "rows d_in"],
+    noise_sd: Float[Array, "draws targets"],
+    levels: Float[Array, " levels"],
+    *,
+    key: PRNGKeyArray,
+) -> Float[Array, "rows targets levels"]:
+    """Quantiles of each target."""
+    mix = mixture(network, x, noise_sd, key=key)
+    return jnp.moveaxis(lax.map(mix.quantile, levels), 0, -1)
+
+
+def sampled_targets(
+    network: Network,
+    x: Float[Array, "rows d_in"],
+    rows: Int[Array, " rows"],
+    noise_sd: Float[Array, "draws targets"],
+    *,
+    key: PRNGKeyArray,
+) -> Float[Array, "rows targets draws"]:
+    """Draws of the targets: a whole function each, with fresh noise for each row."""
+    key_weights, key_noise = jr.split(key)
+    f = outputs(network, x, len(noise_sd), key=key_weights)
+    targets = jnp.arange(f.shape[2])
+    noise = jax.vmap(lambda k: row_normals(rows, targets, key=k)[0])(
+        jr.split(key_noise, len(f))
+    )
+    return jnp.moveaxis(f + noise_sd[:, None] * noise, 0, -1)
+
+
+def by_chunks(
+    summary: Callable,
+    network: Network,
+    rows: tuple[np.ndarray, ...],
+    *args: Any,
+    key: PRNGKeyArray,
+) -> Any:
+    """`summary(network, *rows, *args, key=key)` for all rows, chunk by chunk.
+
+    Parameters
+    ----------
+    rows
+        Arrays with one entry for each row; they are cut and padded together. Every
+        array that `summary` returns has the rows as its first axis.
+    """
+    total = len(rows[0])
+    widest = max((*network.widths, rows[0].shape[1], network.output.weights.nodes))
+    most = max(16, CHUNK_VALUES // (DRAWS_AT_ONCE * widest))
+    size = min(2 ** int(math.log2(most)), max(16, 2 ** (total - 1).bit_length()))
+    parts = []
+    for first in range(0, total, size):
+        chunk = [values[first : first + size] for values in rows]
+        padded = [_pad_rows(values, size) for values in chunk]
+        result = _compiled(summary, network, *padded, *args, key=key)
+        real = len(chunk[0])
+        parts.append(jax.tree.map(lambda v, n=real: np.asarray(v)[:n], result))
+    return jax.tree.map(lambda *v: np.concatenate(v), *parts)
+
+
+def _pad_rows(values: np.ndarray, size: int) -> Array:
+    dtype = jnp.result_type(float) if values.dtype.kind == "f" else jnp.int32
+    padded = np.zeros((size, *values.shape[1:]), dtype)
+    padded[: len(values)] = values
+    return jnp.asarray(padded)
+
+
+@eqx.filter_jit
+def _compiled(summary: Callable, network: Network, *args: Any, key: PRNGKeyArray) -> Any:
+    return summary(network, *args, key=key)

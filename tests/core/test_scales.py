@@ -1,0 +1,240 @@
+"""Half-Cauchy scales: the identity, the two forms of the bound, the fixed point."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from farrier.core.families import InverseGamma, LogNormal
+from farrier.core.scales import (
+    AuxiliaryHalfCauchy,
+    HalfCauchy,
+    Scale,
+    half_cauchy_sample,
+    optimal_rate,
+)
+from farrier.core.special import softplus_inverse
+
+DRAWS = 100_000
+# loc and scale of q(ln tau), and b: about the prior, far below it, far above it, wide.
+CASES = [(0.2, 0.4, 1.0), (-3.0, 0.6, 1.0), (2.0, 0.5, 0.5), (0.5, 1.5, 5.0)]
+every_case = pytest.mark.parametrize(("loc", "scale", "b"), CASES)
+
+
+def log_normal(loc, scale):
+    return LogNormal(jnp.array(loc), softplus_inverse(jnp.array(scale)))
+
+
+def best_rate(loc, scale, b):
+    """E[1 / tau^2] + 1 / b^2, with the moment of the normal by hand."""
+    return np.exp(-2 * loc + 2 * scale**2) + 1 / b**2
+
+
+def auxiliary(loc, scale, b, *, factor=1.0):
+    """The form with q(lam) = IG(1, d), d off its optimum by `factor`."""
+    return AuxiliaryHalfCauchy(b, jnp.array(factor * best_rate(loc, scale, b)))
+
+
+def log_joint_ratio(tau_sq, lam, *, loc, scale, b, rate):
+    """ln q(tau^2) q(lam) / p(tau^2 | lam) p(lam), with densities of scipy.stats."""
+    q_tau_sq = stats.lognorm(2 * scale, scale=np.exp(2 * loc))
+    q = q_tau_sq.logpdf(tau_sq) + stats.invgamma(1, scale=rate).logpdf(lam)
+    p_tau_sq = stats.invgamma(0.5, scale=1 / lam).logpdf(tau_sq)
+    return q - p_tau_sq - stats.invgamma(0.5, scale=b**-2).logpdf(lam)
+
+
+def joint_kl_by_quadrature(loc, scale, b, rate):
+    """E ln q / p over the plane of z = (ln tau - loc) / scale and t = ln(lam / d).
+
+    The trapezoidal rule is exact to rounding for such smooth integrands.
+    """
+    z, t = np.linspace(-9, 9, 181)[:, None], np.linspace(-5, 40, 901)[None]
+    tau_sq, lam = np.exp(2 * (loc + scale * z)), rate * np.exp(t)
+    density = stats.norm.pdf(z) * np.exp(-np.exp(-t) - t)  # of z and of t
+    ratio = log_joint_ratio(tau_sq, lam, loc=loc, scale=scale, b=b, rate=rate)
+    cell = (z[1, 0] - z[0, 0]) * (t[0, 1] - t[0, 0])
+    return (density * ratio).sum() * cell
+
+
+def exact_kl_by_quadrature(loc, scale, b):
+    """KL(q(tau) || C+(0, b)), without any auxiliary variable."""
+    q, p = stats.lognorm(scale, scale=np.exp(loc)), stats.halfcauchy(scale=b)
+
+    def integrand(z):
+        tau = np.exp(loc + scale * z)
+        return stats.norm.pdf(z) * (q.logpdf(tau) - p.logpdf(tau))
+
+    return integrate.quad(integrand, -12, 12, epsabs=1e-12)[0]
+
+
+@pytest.mark.parametrize("b", [0.1, 1.0, 5.0])
+def test_half_cauchy_identity_needs_the_square(getkey, b):
+    """The root of the inverse-gamma draw is half-Cauchy, the draw itself is not (M2)."""
+    half = jnp.full(DRAWS, 0.5)
+    lam = InverseGamma(half, jnp.full(DRAWS, b**-2)).sample(key=getkey())
+    tau_sq = np.asarray(InverseGamma(half, 1 / lam).sample(key=getkey()))
+    half_cauchy = stats.halfcauchy(scale=b)
+    assert stats.kstest(np.sqrt(tau_sq), half_cauchy.cdf).pvalue > 1e-6
+    assert stats.kstest(tau_sq, half_cauchy.cdf).pvalue < 1e-12
+
+
+@pytest.mark.parametrize("b", [0.1, 1.0, 5.0])
+@pytest.mark.parametrize("quantile", [0.05, 0.5, 0.95])
+def test_half_cauchy_density_by_quadrature_over_lam(b, quantile):
+    """p(tau) = 2 tau int p(tau^2 | lam) p(lam) dlam (M2)."""
+    half_cauchy = stats.halfcauchy(scale=b)
+    tau = half_cauchy.ppf(quantile)
+
+    def over_log_lam(t):
+        lam = np.exp(t)
+        prior = stats.invgamma(0.5, scale=b**-2).pdf(lam)
+        return lam * prior * 2 * tau * stats.invgamma(0.5, scale=1 / lam).pdf(tau**2)
+
+    density = integrate.quad(over_log_lam, -40, 40, limit=200)[0]
+    np.testing.assert_allclose(density, half_cauchy.pdf(tau), rtol=1e-7)
+
+
+def test_half_cauchy_sample_has_the_median_b(getkey):
+    """Half the draws of C+(0, b) are below b (M2)."""
+    draws = np.asarray(half_cauchy_sample(3.0, (DRAWS,), key=getkey()))
+    assert abs((draws < 3.0).mean() - 0.5) < 5 * 0.5 / np.sqrt(DRAWS)
+
+
+@every_case
+def test_collapsed_kl_agrees_with_quadrature_of_the_joint(loc, scale, b):
+    """With q(lam) at its optimum, all digamma terms gone (M5)."""
+    expected = joint_kl_by_quadrature(loc, scale, b, best_rate(loc, scale, b))
+    actual = HalfCauchy(b).kl(log_normal(loc, scale))
+    np.testing.assert_allclose(actual, expected, rtol=1e-7)
+
+
+@every_case
+@pytest.mark.parametrize("factor", [0.2, 1.0, 3.0])
+def test_explicit_kl_agrees_with_quadrature_of_the_joint(loc, scale, b, factor):
+    """For any rate of q(lam), the best one or not (M9)."""
+    prior = auxiliary(loc, scale, b, factor=factor)
+    expected = joint_kl_by_quadrature(loc, scale, b, float(prior.rate))
+    np.testing.assert_allclose(prior.kl(log_normal(loc, scale)), expected, rtol=1e-7)
+
+
+@every_case
+def test_both_forms_agree_with_draws_of_the_joint(getkey, loc, scale, b):
+    """tau from its q, lam from IG(1, d), densities of scipy.stats (M5), (M9)."""
+    q, rate = log_normal(loc, scale), best_rate(loc, scale, b)
+    lam = InverseGamma(jnp.ones(DRAWS), jnp.full(DRAWS, rate)).sample(key=getkey())
+    tau = jnp.exp(q.log_at(jr.normal(getkey(), (DRAWS,))))
+    tau_sq, lam = np.asarray(tau) ** 2, np.asarray(lam)
+    values = log_joint_ratio(tau_sq, lam, loc=loc, scale=scale, b=b, rate=rate)
+    standard_error = values.std() / np.sqrt(DRAWS)
+    assert abs(values.mean() - HalfCauchy(b).kl(q)) < 5 * standard_error
+    assert abs(values.mean() - auxiliary(loc, scale, b).kl(q)) < 5 * standard_error
+
+
+@every_case
+def test_collapsed_kl_exceeds_the_exact_one_by_the_slack_of_jensen(loc, scale, b):
+    """ln E[1/tau^2 + 1/b^2] - E ln(1/tau^2 + 1/b^2) is all that is lost (M5)."""
+    exact = exact_kl_by_quadrature(loc, scale, b)
+
+    def expected_log(z):
+        tau = np.exp(loc + scale * z)
+        return stats.norm.pdf(z) * np.log(tau**-2 + b**-2)
+
+    expected_log = integrate.quad(expected_log, -12, 12, epsabs=1e-12)[0]
+    slack = np.log(best_rate(loc, scale, b)) - expected_log
+    kl = HalfCauchy(b).kl(log_normal(loc, scale))
+    assert kl >= exact >= 0
+    np.testing.assert_allclose(kl - exact, slack, rtol=1e-7, atol=1e-10)
+
+
+@settings(deadline=None, derandomize=True, max_examples=50)
+@given(st.floats(-300, 300), st.floats(1e-4, 8), st.floats(1e-3, 1e3))
+def test_kl_is_never_negative(loc, scale, b):
+    """Nor is it below the exact divergence, hence never below 0 (M5)."""
+    kl = HalfCauchy(b).kl(log_normal(loc, scale))
+    assert kl >= max(exact_kl_by_quadrature(loc, scale, b), 0) - 1e-9
+
+
+def test_kl_where_the_moment_overflows():
+    """E[1/tau^2] = exp(1002) is no float; its logarithm is all that is needed (M5)."""
+    kl = HalfCauchy(2.0).kl(log_normal(-500.0, 1.0))
+    by_hand = np.log(2 * np.pi) + 1002 - 500 - 0.5 * np.log(8 * np.pi * np.e)
+    np.testing.assert_allclose(kl, by_hand, rtol=1e-12)
+
+
+@every_case
+def test_best_rate_is_the_fixed_point(loc, scale, b):
+    """`updated` moves any rate to d = E[1/tau^2] + 1/b^2, and stays there (M4)."""
+    q = log_normal(loc, scale)
+    expected = best_rate(loc, scale, b)
+    np.testing.assert_allclose(optimal_rate(q, b), expected, rtol=1e-12)
+    moved = auxiliary(loc, scale, b, factor=7.0).updated(q)
+    np.testing.assert_allclose(moved.rate, expected, rtol=1e-12)
+    assert moved.updated(q).rate == moved.rate
+    assert HalfCauchy(b).updated(q).b == b
+
+
+@every_case
+def test_bound_is_highest_and_collapsed_at_the_best_rate(loc, scale, b):
+    """At the rate of (M4), (M9) is (M5); on either side of it the bound is lower."""
+    q = log_normal(loc, scale)
+    kl_at = lambda factor: float(auxiliary(loc, scale, b, factor=factor).kl(q))
+    collapsed = HalfCauchy(b).kl(q)
+    np.testing.assert_allclose(kl_at(1.0), collapsed, rtol=1e-12)
+    for step in (1e-3, 0.1, 0.9):
+        assert min(kl_at(1 - step), kl_at(1 + step)) > collapsed
+    # Stationary: to second order in the step, the loss is step^2 / 2.
+    np.testing.assert_allclose(kl_at(1 + 1e-3) - collapsed, 0.5e-6, rtol=1e-2)
+
+
+@every_case
+def test_both_forms_have_the_same_gradient(loc, scale, b):
+    """(M5) against (M9) with its rate held at the optimum, and finite differences."""
+    q = log_normal(loc, scale)
+    collapsed = jax.grad(lambda q: HalfCauchy(b).kl(q))(q)
+    held = jax.grad(lambda q: auxiliary(loc, scale, b).kl(q))(q)
+    through_update = jax.grad(lambda q: auxiliary(loc, scale, b).updated(q).kl(q))(q)
+    step = 1e-5
+    for field in ("loc", "raw_scale"):
+        where = lambda tree, field=field: getattr(tree, field)
+        kl_at = lambda shift, where=where: HalfCauchy(b).kl(
+            eqx.tree_at(where, q, where(q) + shift)
+        )
+        difference = (kl_at(step) - kl_at(-step)) / (2 * step)
+        np.testing.assert_allclose(where(collapsed), difference, rtol=1e-6)
+        np.testing.assert_allclose(where(held), where(collapsed), rtol=1e-9)
+        np.testing.assert_allclose(where(through_update), where(held), rtol=1e-12)
+
+
+def test_no_gradient_flows_through_the_rate():
+    """It moves by `updated` alone (M4), (M9)."""
+    prior = auxiliary(0.2, 0.4, 1.0, factor=2.0)
+    grads = eqx.filter_grad(lambda prior: prior.kl(log_normal(0.2, 0.4)))(prior)
+    assert grads.rate == 0
+
+
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_scale_starts_where_asked_and_sums_over_its_nodes(shape):
+    """Median `start`, sd of the logarithm `spread`, auxiliary variable updated (M4)."""
+    prior = AuxiliaryHalfCauchy(2.0, jnp.array(1.0))
+    scale = Scale.create(prior, shape, start=0.5, spread=0.2)
+    np.testing.assert_allclose(scale.q.loc, np.full(shape, np.log(0.5)), rtol=1e-12)
+    np.testing.assert_allclose(scale.q.scale, np.full(shape, 0.2), rtol=1e-12)
+    rate = np.full(shape, best_rate(np.log(0.5), 0.2, 2.0))
+    np.testing.assert_allclose(scale.prior.rate, rate, rtol=1e-12)
+    one = joint_kl_by_quadrature(np.log(0.5), 0.2, 2.0, rate.flat[0])
+    np.testing.assert_allclose(scale.kl(), np.prod(shape) * one, rtol=1e-7)
+
+
+def test_an_updated_scale_has_a_lower_kl():
+    """The move of the auxiliary variable is never downhill for the bound (M4)."""
+    prior = AuxiliaryHalfCauchy(1.0, jnp.array(1.0))
+    scale = Scale.create(prior, (3,))
+    moved = eqx.tree_at(lambda s: s.q.loc, scale, jnp.array([-2.0, 0.0, 2.0]))
+    assert moved.updated().kl() < moved.kl()
+    collapsed = HalfCauchy(1.0).kl(moved.q).sum()
+    np.testing.assert_allclose(moved.updated().kl(), collapsed, rtol=1e-12)

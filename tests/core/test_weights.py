@@ -1,0 +1,199 @@
+"""Weight posteriors and the two parametrisations: divergences, moments, draws."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from farrier.core.families import Normal
+from farrier.core.scales import HalfCauchy, Scale
+from farrier.core.special import softplus_inverse
+from farrier.core.weights import (
+    Centred,
+    FactorisedWeights,
+    NonCentred,
+    kl_to_scaled_normal,
+)
+
+D_IN, NODES, DRAWS = 3, 4, 40_000
+
+
+def random_normal(shape, *, key):
+    key_loc, key_scale = jr.split(key)
+    scale = jr.uniform(key_scale, shape, minval=0.3, maxval=1.5)
+    return Normal(jr.normal(key_loc, shape), softplus_inverse(scale))
+
+
+def random_weights(*, key):
+    key_kernel, key_bias = jr.split(key)
+    kernel = random_normal((D_IN, NODES), key=key_kernel)
+    return FactorisedWeights(kernel, random_normal((NODES,), key=key_bias))
+
+
+def random_scales(*, key):
+    """Node scales and a layer scale, away from where they start."""
+    key_tau, key_upsilon = jr.split(key)
+    tau = Scale.create(HalfCauchy(1.0), (NODES,), start=0.8, spread=0.3)
+    upsilon = Scale.create(HalfCauchy(1.0), (), start=1.7, spread=0.2)
+    where = lambda scale: scale.q.loc
+    return [
+        eqx.tree_at(where, tau, 0.5 * jr.normal(key_tau, (NODES,))),
+        eqx.tree_at(where, upsilon, 0.5 * jr.normal(key_upsilon)),
+    ]
+
+
+def draw_all(weights, *, key):
+    """Many draws of kernel and bias, as NumPy arrays."""
+    numbers = jnp.arange(D_IN), jnp.arange(NODES)
+    one = lambda key: weights.sample(*numbers, key=key)
+    return [np.asarray(w) for w in jax.vmap(one)(jr.split(key, DRAWS))]
+
+
+def log_densities(weights, kernel, bias):
+    """ln q(w) of each draw, by scipy.stats."""
+    total = 0.0
+    for q, w in [(weights.kernel, kernel), (weights.bias, bias)]:
+        each = stats.norm(np.asarray(q.loc), np.asarray(q.scale)).logpdf(w)
+        total = total + each.reshape(len(w), -1).sum(1)
+    return total
+
+
+def prior_log_densities(kernel, bias, sd):
+    """ln N(w; 0, sd^2) of each draw, by scipy.stats; `sd` has an entry for each node."""
+    kernel_part = stats.norm.logpdf(kernel, scale=sd[..., None, :]).sum((1, 2))
+    return kernel_part + stats.norm.logpdf(bias, scale=sd).sum(1)
+
+
+def normal_kl(q, sd):
+    """KL(N(loc, scale^2) || N(0, sd^2)), the textbook formula."""
+    loc, scale = np.asarray(q.loc), np.asarray(q.scale)
+    return np.log(sd / scale) + (scale**2 + loc**2) / (2 * sd**2) - 0.5
+
+
+def assert_mean(values, expected):
+    error = np.abs(values.mean(0) - np.asarray(expected))
+    assert (error < 5 * values.std(0) / np.sqrt(len(values))).all()
+
+
+def test_non_centred_kl_is_that_of_standard_normals(getkey):
+    """Entry by entry, and from draws; the scales do not enter (M7)."""
+    weights = random_weights(key=getkey())
+    kl = NonCentred().weight_kl(weights, random_scales(key=getkey()))
+    by_hand = normal_kl(weights.kernel, 1.0).sum() + normal_kl(weights.bias, 1.0).sum()
+    np.testing.assert_allclose(kl, by_hand, rtol=1e-12)
+    kernel, bias = draw_all(weights, key=getkey())
+    prior = prior_log_densities(kernel, bias, np.ones(NODES))
+    assert_mean(log_densities(weights, kernel, bias) - prior, kl)
+
+
+def test_centred_kl_agrees_with_quadrature_over_the_scales(getkey):
+    """Textbook KL for each scale, averaged by Gauss-Hermite over q(ln s) (M7)."""
+    weights, scales = random_weights(key=getkey()), random_scales(key=getkey())
+    tau, upsilon = (scale.q for scale in scales)
+    nodes, masses = np.polynomial.hermite_e.hermegauss(40)
+    masses = masses / masses.sum()
+    expected = 0.0
+    for z_tau, mass_tau in zip(nodes, masses, strict=True):
+        for z_upsilon, mass_upsilon in zip(nodes, masses, strict=True):
+            log_sd = tau.loc + tau.scale * z_tau
+            log_sd = log_sd + upsilon.loc + upsilon.scale * z_upsilon
+            sd = np.exp(np.asarray(log_sd))
+            kl = normal_kl(weights.kernel, sd).sum() + normal_kl(weights.bias, sd).sum()
+            expected += mass_tau * mass_upsilon * kl
+    actual = Centred().weight_kl(weights, scales)
+    np.testing.assert_allclose(actual, expected, rtol=1e-9)
+
+
+def test_centred_kl_agrees_with_draws(getkey):
+    """Of the weights and of the scales, with densities of scipy.stats (M7)."""
+    weights, scales = random_weights(key=getkey()), random_scales(key=getkey())
+    kernel, bias = draw_all(weights, key=getkey())
+    log_sd = np.zeros((DRAWS, NODES))
+    for scale in scales:
+        noise = jr.normal(getkey(), (DRAWS, *scale.q.loc.shape))
+        log_s = np.asarray(scale.q.loc) + np.asarray(scale.q.scale) * np.asarray(noise)
+        log_sd += log_s.reshape(DRAWS, -1)
+    prior = prior_log_densities(kernel, bias, np.exp(log_sd))
+    values = log_densities(weights, kernel, bias) - prior
+    assert_mean(values, Centred().weight_kl(weights, scales))
+
+
+@settings(deadline=None, derandomize=True, max_examples=50)
+@given(st.integers(0, 2**31 - 1), st.floats(-5, 5), st.floats(0, 3))
+def test_kl_is_never_negative_for_a_possible_scale(seed, loc, spread):
+    """E[1/s^2] >= exp(-2 E[ln s]) for any law of s; then (M7) is never negative."""
+    weights = random_weights(key=jr.key(seed))
+    inverse_variance = jnp.array([np.exp(-2 * loc + 2 * spread**2)])
+    assert kl_to_scaled_normal(weights, inverse_variance, jnp.array([loc])) >= 0
+
+
+@pytest.mark.parametrize("sd", [0.1, 1.0, 7.0])
+def test_kl_is_zero_where_q_equals_the_prior(sd):
+    """N(0, sd^2) against a scale known to be sd (M7)."""
+    q = lambda *shape: Normal(jnp.zeros(shape), softplus_inverse(jnp.full(shape, sd)))
+    weights = FactorisedWeights(q(D_IN, NODES), q(NODES))
+    kl = kl_to_scaled_normal(weights, jnp.array([sd**-2]), jnp.log(jnp.array([sd])))
+    np.testing.assert_allclose(kl, 0, atol=1e-12)
+
+
+def test_squared_norm_and_entropy_agree_with_draws_and_scipy(getkey):
+    """Of all weights into a node, its bias included (F1), (F2)."""
+    weights = random_weights(key=getkey())
+    kernel, bias = draw_all(weights, key=getkey())
+    assert_mean((kernel**2).sum(1) + bias**2, weights.squared_norm())
+    entropy = lambda q: stats.norm(scale=np.asarray(q.scale)).entropy()
+    expected = entropy(weights.kernel).sum(0) + entropy(weights.bias)
+    np.testing.assert_allclose(weights.entropy(), expected, rtol=1e-12)
+
+
+def test_moments_of_the_pre_activations_agree_with_draws(getkey):
+    """Mean and variance of w_k . [x, 1], bias included (M6, unit scale)."""
+    weights = random_weights(key=getkey())
+    x = np.array([[0.5, -1.0, 2.0], [0.0, 0.0, 0.0]])
+    mean, variance = weights.moments(jnp.asarray(x))
+    kernel, bias = draw_all(weights, key=getkey())
+    u = np.einsum("ri,dik->drk", x, kernel) + bias[:, None]
+    assert_mean(u, mean)
+    assert_mean((u - np.asarray(mean)) ** 2, variance)
+
+
+def test_draws_have_the_law_of_each_weight_and_go_by_the_numbers(getkey):
+    """Standardised draws are normal; a part keeps the draw of the whole (R1)."""
+    weights = random_weights(key=getkey())
+    draws = draw_all(weights, key=getkey())
+    for q, w in zip((weights.kernel, weights.bias), draws, strict=True):
+        z = (w - np.asarray(q.loc)) / np.asarray(q.scale)
+        assert stats.kstest(z.ravel(), "norm").pvalue > 1e-6
+    inputs, nodes = jnp.array([2, 0]), jnp.array([1, 3])
+    part = jax.tree.map(lambda leaf: leaf[..., nodes], weights)
+    part = eqx.tree_at(lambda w: w.kernel, part, replace_fn=lambda q: rows(q, inputs))
+    key = getkey()
+    kernel, bias = weights.sample(jnp.arange(D_IN), jnp.arange(NODES), key=key)
+    kernel_part, bias_part = part.sample(inputs, nodes, key=key)
+    assert jnp.array_equal(kernel_part, kernel[inputs][:, nodes])
+    assert jnp.array_equal(bias_part, bias[nodes])
+
+
+def rows(q, numbers):
+    return jax.tree.map(lambda leaf: leaf[numbers], q)
+
+
+def test_created_weights_have_the_spread_and_the_sd_asked_for(getkey):
+    """Locations N(0, spread^2), one sd for all, bias counted in the fan-in."""
+    weights = FactorisedWeights.create(50, 200, sd=0.02, spread=0.3, key=getkey())
+    assert (weights.fan_in, weights.nodes) == (51, 200)
+    for q in (weights.kernel, weights.bias):
+        assert stats.kstest(np.ravel(q.loc), stats.norm(0, 0.3).cdf).pvalue > 1e-6
+        np.testing.assert_allclose(q.scale, np.full(q.loc.shape, 0.02), rtol=1e-12)
+
+
+def test_what_multiplies_a_draw():
+    """The scale where the posterior stands on beta, 1 where it stands on w (M1)."""
+    log_scale = jnp.log(jnp.array([[0.5, 2.0]]))
+    np.testing.assert_allclose(NonCentred().multiplier(log_scale), [[0.5, 2.0]])
+    np.testing.assert_array_equal(Centred().multiplier(log_scale), [[1.0, 1.0]])

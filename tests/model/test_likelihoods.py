@@ -1,0 +1,209 @@
+"""Likelihoods: expected log densities, the noise prior, the best q(gamma)."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from scipy import integrate, optimize, special, stats
+
+from farrier.core.families import Conditional, Gamma
+from farrier.model.likelihoods import (
+    Categorical,
+    CategoricalLikelihood,
+    GaussianLikelihood,
+    GaussianNoise,
+)
+
+SHAPES, RATES = np.array([3.5, 8.0]), np.array([2.0, 20.0])  # q(gamma), two targets
+PRIOR_SHAPE, PRIOR_RATE = 6.0, 5.0
+
+
+def gaussian(shapes=SHAPES, rates=RATES):
+    q = Gamma(jnp.asarray(shapes), jnp.log(jnp.asarray(rates)))
+    return GaussianLikelihood(q, PRIOR_SHAPE, PRIOR_RATE)
+
+
+def outputs(rows, targets, *, key):
+    """Some law of the network's outputs, and some targets."""
+    key_mean, key_variance, key_noise, key_y = jr.split(key, 4)
+    shape = (rows, targets)
+    variance = jr.uniform(key_variance, shape, minval=0.1, maxval=2.0)
+    noise = jr.normal(key_noise, shape)
+    f = Conditional(jr.normal(key_mean, shape), variance, noise)
+    return f, jr.normal(key_y, shape)
+
+
+def quadrature(integrand, *laws):
+    """Expectation of a function of one variable under each of several laws, summed."""
+    return sum(
+        integrate.quad(lambda x, law=law: law.pdf(x) * integrand(law, x), 0, np.inf)[0]
+        for law in laws
+    )
+
+
+def test_noise_kl_is_that_of_a_gamma():
+    """Gamma against Gamma for each target; inverse-gamma terms give others (F7)."""
+    laws = [stats.gamma(a, scale=1 / b) for a, b in zip(SHAPES, RATES, strict=True)]
+    prior = stats.gamma(PRIOR_SHAPE, scale=1 / PRIOR_RATE)
+    log_ratio = lambda q, x: q.logpdf(x) - prior.logpdf(x)
+    kl = gaussian().kl()["noise/gamma"]
+    np.testing.assert_allclose(kl, quadrature(log_ratio, *laws), rtol=1e-7)
+    # Public code takes the prior, or the entropy, of an inverse gamma instead.
+    inverse_prior = stats.invgamma(PRIOR_SHAPE, scale=PRIOR_RATE)
+    cross = lambda q, x: -prior.logpdf(x)
+    inverse_entropies = sum(
+        stats.invgamma(a, scale=b).entropy() for a, b in zip(SHAPES, RATES, strict=True)
+    )
+    variants = [
+        quadrature(lambda q, x: q.logpdf(x) - inverse_prior.logpdf(x), *laws),
+        quadrature(cross, *laws) - inverse_entropies,
+    ]
+    assert min(abs(float(kl) - np.array(variants))) > 0.5
+
+
+def test_noise_kl_is_zero_at_the_prior():
+    """(F7), where q(gamma) is the prior of every target."""
+    likelihood = gaussian(np.full(3, PRIOR_SHAPE), np.full(3, PRIOR_RATE))
+    np.testing.assert_allclose(likelihood.kl()["noise/gamma"], 0, atol=1e-12)
+    assert set(likelihood.kl()) == set(likelihood.kl_names())
+    assert CategoricalLikelihood(3).kl() == dict.fromkeys(
+        CategoricalLikelihood.kl_names()
+    )
+
+
+def test_gaussian_expected_log_density_agrees_with_draws(getkey):
+    """Of f and of gamma, in the density of (L1); its closed form is (L3)."""
+    draws = 100_000
+    f, y = outputs(3, 2, key=getkey())
+    closed = gaussian().expected_log_density(y, f)
+    z = np.asarray(jr.normal(getkey(), (draws, 3, 2)))
+    uniform = np.asarray(jr.uniform(getkey(), (draws, 1, 2)))
+    gamma = stats.gamma(SHAPES, scale=1 / RATES).ppf(uniform)
+    drawn_f = np.asarray(f.mean) + np.sqrt(np.asarray(f.variance)) * z
+    values = stats.norm.logpdf(np.asarray(y), drawn_f, gamma**-0.5).sum(2)
+    standard_error = values.std(0) / np.sqrt(draws)
+    assert (abs(values.mean(0) - np.asarray(closed)) < 5 * standard_error).all()
+
+
+def test_gaussian_expected_log_density_agrees_with_quadrature():
+    """One row, one target: Gauss-Hermite over f inside a quadrature over gamma (L3)."""
+    mean, variance, y = 0.3, 0.7, -1.1
+    nodes, masses = np.polynomial.hermite_e.hermegauss(20)
+    drawn_f, masses = mean + np.sqrt(variance) * nodes, masses / masses.sum()
+    at = lambda _, gamma: masses @ stats.norm.logpdf(y, drawn_f, gamma**-0.5)
+    expected = quadrature(at, stats.gamma(3.5, scale=1 / 2.0))
+    f = Conditional(*(jnp.array([[value]]) for value in (mean, variance, 0.0)))
+    likelihood = gaussian(np.array([3.5]), np.array([2.0]))
+    actual = likelihood.expected_log_density(jnp.array([[y]]), f)
+    np.testing.assert_allclose(actual, [expected], rtol=1e-7)
+
+
+def test_gaussian_expected_log_density_of_what_is_known_is_the_density(getkey):
+    """No variance in f, gamma all but known: the normal density itself (L1), (L3)."""
+    f, y = outputs(4, 2, key=getkey())
+    f = eqx.tree_at(lambda f: f.variance, f, jnp.zeros((4, 2)))
+    sd = np.array([0.5, 2.0])
+    likelihood = gaussian(np.full(2, 1e9), 1e9 * sd**2)
+    expected = stats.norm.logpdf(np.asarray(y), np.asarray(f.mean), sd).sum(1)
+    actual = likelihood.expected_log_density(y, f)
+    np.testing.assert_allclose(actual, expected, rtol=1e-7)
+
+
+def test_best_noise_posterior_has_the_shape_known_beforehand(getkey):
+    """The bound is highest at shape a + n / 2 and rate b + SSE / 2 (M8)."""
+    rows = 12
+    f, y = outputs(rows, 2, key=getkey())
+
+    @jax.jit
+    def negative_bound(raw):
+        q = Gamma(jnp.exp(raw[:2]), raw[2:])
+        likelihood = GaussianLikelihood(q, PRIOR_SHAPE, PRIOR_RATE)
+        log_likelihood = likelihood.expected_log_density(y, f).sum()
+        return likelihood.kl()["noise/gamma"] - log_likelihood
+
+    start = np.log(np.concatenate([SHAPES, RATES]))
+    options = {"xatol": 1e-8, "fatol": 1e-13, "maxiter": 4_000, "maxfev": 4_000}
+    best = optimize.minimize(
+        lambda raw: float(negative_bound(jnp.asarray(raw))),
+        start,
+        method="Nelder-Mead",
+        options=options,
+    )
+    squared_errors = np.asarray(((y - f.mean) ** 2 + f.variance).sum(0))
+    rates = PRIOR_RATE + squared_errors / 2
+    shapes = np.full(2, PRIOR_SHAPE + rows / 2)
+    np.testing.assert_allclose(np.exp(best.x), [*shapes, *rates], rtol=1e-4)
+
+
+def test_gradient_of_the_noise_rate_is_zero_at_its_optimum(getkey):
+    """With the shape that `build` gives, and no gradient for the shape itself (M8)."""
+    rows, noise = 12, GaussianNoise(shape=2.0, rate=0.3)
+    f, y = outputs(rows, 2, key=getkey())
+    built = noise.build(2, rows=float(rows))
+    np.testing.assert_allclose(built.gamma.shape, [8.0, 8.0])
+    np.testing.assert_allclose(built.gamma.mean(), [1.0, 1.0])
+    squared_errors = ((y - f.mean) ** 2 + f.variance).sum(0)
+    best = eqx.tree_at(
+        lambda tree: tree.gamma.log_rate, built, jnp.log(0.3 + squared_errors / 2)
+    )
+
+    def bound(likelihood):
+        log_likelihood = likelihood.expected_log_density(y, f).sum()
+        return log_likelihood - likelihood.kl()["noise/gamma"]
+
+    grads = eqx.filter_grad(bound)(best).gamma
+    np.testing.assert_allclose(grads.log_rate, 0, atol=1e-12)
+    np.testing.assert_array_equal(grads.fixed_shape, 0)
+    assert (eqx.filter_grad(bound)(built).gamma.log_rate != 0).all()
+
+
+def test_noise_sd_is_the_inverse_root_of_a_gamma(getkey):
+    """A Kolmogorov-Smirnov test of each target (L1)."""
+    likelihood = gaussian()
+    sample = jax.vmap(lambda key: likelihood.sample_sd(key=key))
+    draws = np.asarray(sample(jr.split(getkey(), 20_000)))
+    for target in range(2):
+        law = stats.gamma(SHAPES[target], scale=1 / RATES[target])
+        assert stats.kstest(draws[:, target] ** -2, law.cdf).pvalue > 1e-6
+
+
+def test_categorical_log_density_is_that_of_softmax(getkey):
+    """At the drawn outputs, by scipy (L2)."""
+    f, _ = outputs(50, 4, key=getkey())
+    y = jr.randint(getkey(), (50,), 0, 4)
+    drawn = np.asarray(f.mean) + np.sqrt(np.asarray(f.variance)) * np.asarray(f.noise)
+    expected = special.log_softmax(drawn, axis=1)[np.arange(50), np.asarray(y)]
+    actual = Categorical().build(4, rows=50.0).expected_log_density(y, f)
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_categorical_log_density_is_unbiased(getkey, label):
+    """Two classes: E ln sigmoid of a normal, by quadrature (L2)."""
+    rows, mean, variance = 100_000, np.array([0.3, -1.2]), np.array([0.5, 2.0])
+    like_each_row = lambda values: jnp.broadcast_to(jnp.asarray(values), (rows, 2))
+    noise = jr.normal(getkey(), (rows, 2))
+    f = Conditional(like_each_row(mean), like_each_row(variance), noise)
+    likelihood = CategoricalLikelihood(2)
+    values = np.asarray(likelihood.expected_log_density(jnp.full(rows, label), f))
+    sign = 1 if label == 1 else -1
+    margin = stats.norm(sign * (mean[1] - mean[0]), np.sqrt(variance.sum()))
+    expected = margin.expect(special.log_expit)
+    assert abs(values.mean() - expected) < 5 * values.std() / np.sqrt(rows)
+
+
+def test_outputs_needed():
+    """One for each target (L1), one for each class (L2)."""
+    assert GaussianNoise().build(3, rows=10.0).d_out == 3
+    assert Categorical().build(4, rows=10.0).d_out == 4
+
+
+@pytest.mark.parametrize("name", ["shape", "rate"])
+@pytest.mark.parametrize("bad", [0.0, -2.0, float("inf"), float("nan")])
+def test_a_noise_prior_that_is_none_is_refused(name, bad):
+    with pytest.raises(
+        ValueError, match=f"`{name}` must be positive and finite, got {bad!r}"
+    ):
+        GaussianNoise(**{name: bad})

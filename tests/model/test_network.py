@@ -1,0 +1,478 @@
+"""Networks: the bound and its gradients, draws of whole networks."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from farrier.core.priors import Gaussian, Horseshoe
+from farrier.core.scales import AuxiliaryHalfCauchy, HalfCauchy
+from farrier.core.special import softplus_inverse
+from farrier.model.likelihoods import Categorical, GaussianNoise
+from farrier.model.network import ACTIVATIONS, Network
+
+ROWS, D_IN, TARGETS = 12, 3, 2
+FORMS = ["non-centred", "centred"]
+PRIORS = [
+    pytest.param(prior(parametrisation=form), id=f"{form}-{prior.name}")
+    for prior in (Horseshoe, Gaussian)
+    for form in FORMS
+]
+every_prior = pytest.mark.parametrize("prior", PRIORS)
+both_likelihoods = pytest.mark.parametrize(
+    "likelihood", [GaussianNoise(shape=6.0, rate=6.0), Categorical()], ids=lambda l: l.name
+)
+
+
+def generator_of(key):
+    """NumPy's generator: parameters made without compiling anything."""
+    return np.random.default_rng(np.asarray(jr.key_data(key)))
+
+
+def data(likelihood, *, key, rows=ROWS):
+    generator = generator_of(key)
+    x = jnp.asarray(generator.standard_normal((rows, D_IN)))
+    if likelihood.name == "gaussian":
+        return x, jnp.asarray(generator.standard_normal((rows, TARGETS)))
+    return x, jnp.asarray(generator.integers(0, TARGETS, rows))
+
+
+def network_of(
+    prior,
+    *,
+    key,
+    widths=(4,),
+    likelihood=GaussianNoise(shape=6.0, rate=6.0),
+    activation="tanh",
+    sd=0.3,
+):
+    """A network away from where training starts it; `sd` is that of every normal."""
+    key_create, key_move = jr.split(key)
+    built = likelihood.build(TARGETS, rows=float(ROWS))
+    network = Network.create(
+        D_IN, widths, built, prior, activation=activation, key=key_create
+    )
+    generator, moved = generator_of(key_move), []
+    for q in every_normal(network):
+        loc = q.loc + 0.2 * generator.standard_normal(q.loc.shape)
+        scale = sd * generator.uniform(0.5, 1.5, q.loc.shape)
+        moved.append(type(q)(loc, jnp.asarray(np.log(np.expm1(scale)))))
+    network = eqx.tree_at(every_normal, network, moved)
+    if likelihood.name == "gaussian":
+        where = lambda net: net.likelihood.gamma.log_rate
+        network = eqx.tree_at(where, network, where(network) - 1)
+    return network
+
+
+def every_normal(network):
+    """The posteriors of all weights and of the logarithms of all scales."""
+    layers = [*network.layers, network.output]
+    weights = [q for l in layers for q in (l.weights.kernel, l.weights.bias)]
+    return weights + [scale.q for l in layers for scale in l.scales.values()]
+
+
+def every_scale(network):
+    layers = [*network.layers, network.output]
+    return [scale for layer in layers for scale in layer.scales.values()]
+
+
+def every_scale_prior(network):
+    return [scale.prior for scale in every_scale(network)]
+
+
+def with_auxiliary_variables(network):
+    """The same network with q(lam) kept, at some rate that is not the best."""
+    new = [
+        AuxiliaryHalfCauchy(scale.prior.b, jnp.full_like(scale.q.loc, 3.0))
+        for scale in every_scale(network)
+    ]
+    return eqx.tree_at(every_scale_prior, network, new)
+
+
+@eqx.filter_jit
+def bound_of(network, x, y, weight, key):
+    """One draw of the bound, compiled."""
+    return network.bound(x, y, weight, key=key)
+
+
+@eqx.filter_jit
+def bounds(network, x, y, weight, keys):
+    """The bound, drawn once for each key."""
+    return jax.vmap(lambda key: network.bound(x, y, weight, key=key))(keys)
+
+
+def assert_same_mean(a, b):
+    """The means of two samples agree within five standard errors."""
+    error = np.sqrt(a.var() / a.size + b.var() / b.size)
+    assert abs(a.mean() - b.mean()) < 5 * error
+
+
+# --- the bound --------------------------------------------------------------------
+
+
+@both_likelihoods
+@every_prior
+def test_bound_is_the_sum_of_its_named_terms(getkey, prior, likelihood):
+    """Log likelihood less all divergences, each under its name, none negative (B1)."""
+    network = network_of(prior, key=getkey(), widths=(4, 5), likelihood=likelihood)
+    x, y = data(likelihood, key=getkey())
+    bound = network.bound(x, y, jnp.ones(ROWS), key=getkey())
+    terms = bound.terms()
+    assert set(terms) == set(network.term_names())
+    scales = {"horseshoe": ["tau", "upsilon"], "gaussian": ["kappa"]}[prior.name]
+    expected = [f"layer_{i}/{part}" for i in (1, 2) for part in ["beta", *scales]]
+    expected += ["output/beta", "output/kappa"]
+    expected += ["noise/gamma"] if likelihood.name == "gaussian" else []
+    assert list(terms) == ["log_likelihood", *expected]
+    likelihood_term, *divergences = terms.values()
+    np.testing.assert_allclose(bound.total, likelihood_term - sum(divergences))
+    assert min(divergences) > 0
+
+
+@every_prior
+def test_bound_is_the_expectation_of_the_log_joint_over_q(getkey, prior):
+    """ln p(y, w, scales, lam, gamma) - ln q, drawn, with densities of scipy.stats (B1).
+
+    One hidden layer. Nothing of farrier but the parameters enters, constants included.
+    """
+    draws = 40_000
+    network = network_of(prior, key=getkey(), sd=0.2)
+    x, y = (np.asarray(v) for v in data(GaussianNoise(), key=getkey()))
+    generator = np.random.default_rng(np.asarray(jr.key_data(getkey())))
+    log_ratio, a = np.zeros(draws), x
+    for layer in network.named_layers().values():
+        log_scale = 0.0
+        for scale in layer.scales.values():
+            log_tau, part = draw_scale(scale, draws, generator)
+            log_scale = log_scale + log_tau
+            log_ratio += part
+        w = []
+        for q in (layer.weights.kernel, layer.weights.bias):
+            loc, sd = np.asarray(q.loc), np.asarray(q.scale)
+            z = generator.standard_normal((draws, *loc.shape))
+            w.append(loc + sd * z)
+            log_ratio -= stats.norm.logpdf(w[-1], loc, sd).reshape(draws, -1).sum(1)
+        scale = np.exp(log_scale).reshape(draws, -1)
+        non_centred = prior.parametrisation == "non-centred"
+        prior_sd = np.ones_like(scale) if non_centred else scale
+        multiplier = scale if non_centred else np.ones_like(scale)
+        kernel, bias = w
+        log_ratio += stats.norm.logpdf(kernel, 0, prior_sd[:, None]).sum((1, 2))
+        log_ratio += stats.norm.logpdf(bias, 0, prior_sd).sum(1)
+        a = a @ (multiplier[:, None] * kernel) + (multiplier * bias)[:, None]
+        a = np.tanh(a) if layer is not network.output else a
+    q = network.likelihood.gamma
+    law = stats.gamma(np.asarray(q.shape), scale=np.exp(-np.asarray(q.log_rate)))
+    gamma = law.rvs((draws, TARGETS), random_state=generator)
+    log_ratio += (stats.gamma(6, scale=1 / 6).logpdf(gamma) - law.logpdf(gamma)).sum(1)
+    log_ratio += stats.norm.logpdf(y, a, gamma[:, None] ** -0.5).sum((1, 2))
+    keys = jr.split(getkey(), 4_000)
+    weight = jnp.ones(ROWS)
+    bound = bounds(network, jnp.asarray(x), jnp.asarray(y), weight, keys)
+    assert_same_mean(log_ratio, np.asarray(bound.total))
+
+
+def draw_scale(scale, draws, generator):
+    """Draws of ln tau, and ln p(tau^2 | lam) p(lam) - ln q(tau^2) q(lam) (M2), (M5)."""
+    loc, sd, b = np.asarray(scale.q.loc), np.asarray(scale.q.scale), scale.prior.b
+    log_tau = loc + sd * generator.standard_normal((draws, *loc.shape))
+    rate = np.exp(-2 * loc + 2 * sd**2) + b**-2
+    lam = 1 / generator.gamma(1.0, 1 / rate, (draws, *loc.shape))
+    tau_sq = np.exp(2 * log_tau)
+    part = stats.invgamma(0.5, scale=1 / lam).logpdf(tau_sq)
+    part += stats.invgamma(0.5, scale=b**-2).logpdf(lam)
+    part -= stats.lognorm(2 * sd, scale=np.exp(2 * loc)).logpdf(tau_sq)
+    part -= stats.invgamma(1, scale=rate).logpdf(lam)
+    return log_tau.reshape(draws, -1), part.reshape(draws, -1).sum(1)
+
+
+@both_likelihoods
+@every_prior
+def test_expected_log_likelihood_agrees_with_draws_of_networks(
+    getkey, prior, likelihood
+):
+    """The plain log density of whole drawn networks (L1), (L2), (L3), (M6)."""
+    draws = 10_000
+    network = network_of(prior, key=getkey(), widths=(4, 3), likelihood=likelihood)
+    x, y = data(likelihood, key=getkey())
+    weight = jnp.linspace(0.5, 2.0, ROWS)
+
+    @jax.jit
+    @jax.vmap
+    def sampled(key):
+        key_weights, key_noise = jr.split(key)
+        f = network.sample(key=key_weights)(x)
+        if likelihood.name == "gaussian":
+            return f, network.likelihood.sample_sd(key=key_noise)
+        return f, jnp.ones(TARGETS)
+
+    f, sd = (np.asarray(v) for v in sampled(jr.split(getkey(), draws)))
+    if likelihood.name == "gaussian":
+        log_density = stats.norm.logpdf(np.asarray(y), f, sd[:, None]).sum(2)
+    else:
+        picked = special.log_softmax(f, axis=2)
+        log_density = picked[:, np.arange(ROWS), np.asarray(y)]
+    bound = bounds(network, x, y, weight, jr.split(getkey(), draws))
+    values = log_density @ np.asarray(weight)
+    assert_same_mean(values, np.asarray(bound.log_likelihood))
+
+
+@pytest.mark.parametrize("prior", PRIORS[:2])
+def test_average_of_the_minibatch_bounds_is_the_full_bound(getkey, prior):
+    """Five batches, the last one short and padded; a row stands for five (L3), (B1).
+
+    Nearly no posterior spread, so that the noise does not hide a wrong weight.
+    """
+    network = network_of(prior, key=getkey(), sd=1e-12)
+    x, y = data(GaussianNoise(), key=getkey(), rows=14)
+    full = network.bound(x, y, jnp.ones(14), key=getkey()).total
+    totals = []
+    for first in range(0, 15, 3):
+        rows = jnp.minimum(jnp.arange(first, first + 3), 13)
+        weight = jnp.where(jnp.arange(first, first + 3) < 14, 5.0, 0.0)
+        totals.append(network.bound(x[rows], y[rows], weight, key=getkey()).total)
+    np.testing.assert_allclose(np.mean(totals), full, rtol=1e-9)
+    assert np.std(totals) > 1
+
+
+@both_likelihoods
+def test_average_of_noisy_minibatch_bounds_is_the_full_bound(getkey, likelihood):
+    """The same with all spread, within five standard errors (B1)."""
+    network = network_of(Horseshoe(), key=getkey(), likelihood=likelihood)
+    x, y = data(likelihood, key=getkey())
+    full = bounds(network, x, y, jnp.ones(ROWS), jr.split(getkey(), 4_000)).total
+    batches = np.zeros(4_000)
+    for rows in jnp.split(jnp.arange(ROWS), 3):
+        keys, weight = jr.split(getkey(), 4_000), jnp.full(ROWS // 3, 3.0)
+        batches += np.asarray(bounds(network, x[rows], y[rows], weight, keys).total) / 3
+    assert_same_mean(batches, np.asarray(full))
+
+
+# --- the output layer -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kappa", [0.2, 3.0])
+def test_output_layer_scales_its_mean(getkey, kappa):
+    """E f = kappa mu.[a, 1] and Var f = kappa^2 sigma^2.[a, 1]^2 (M6), (L3)."""
+    network = network_of(Horseshoe(), key=getkey(), widths=())
+    where = lambda net: net.output.scales["kappa"].q
+    law = type(where(network))(jnp.log(jnp.array(kappa)), jnp.array(-60.0))
+    network = eqx.tree_at(where, network, law)
+    x, y = data(GaussianNoise(), key=getkey())
+    actual = network.bound(x, y, jnp.ones(ROWS), key=getkey()).log_likelihood
+    x, y = np.asarray(x), np.asarray(y)
+    kernel, bias = network.output.weights.kernel, network.output.weights.bias
+    mean = x @ np.asarray(kernel.loc) + np.asarray(bias.loc)
+    variance = x**2 @ np.asarray(kernel.scale) ** 2 + np.asarray(bias.scale) ** 2
+    q = network.likelihood.gamma
+    gamma, log_gamma = np.asarray(q.mean()), np.asarray(q.expected_log())
+
+    def expected(scale_of_mean):
+        error = (y - scale_of_mean * mean) ** 2 + kappa**2 * variance
+        return (0.5 * (log_gamma - np.log(2 * np.pi)) - 0.5 * gamma * error).sum()
+
+    np.testing.assert_allclose(actual, expected(kappa), rtol=1e-9)
+    # A public code scales the noise alone.
+    assert abs(expected(1.0) - actual) > 1
+
+
+@every_prior
+def test_kappa_of_the_output_layer_is_half_cauchy_with_scale_5(getkey, prior):
+    """And its divergence is (M5) with b = 5, by hand; a public code takes 1 (M1)."""
+    network = network_of(prior, key=getkey())
+    (kappa,) = network.output.scales.values()
+    assert isinstance(kappa.prior, HalfCauchy)
+    loc, scale = float(kappa.q.loc), float(kappa.q.scale)
+
+    def by_hand(b):
+        rate = np.exp(-2 * loc + 2 * scale**2) + b**-2
+        entropy = 0.5 * np.log(8 * np.pi * np.e * scale**2)
+        return np.log(np.pi * b) + np.log(rate) + loc - entropy
+
+    np.testing.assert_allclose(network.kl()["output/kappa"], by_hand(5), rtol=1e-12)
+    assert abs(by_hand(1) - by_hand(5)) > 0.1
+
+
+# --- gradients --------------------------------------------------------------------
+
+PARAMETERS = {
+    "kernel loc": lambda net: net.layers[0].weights.kernel.loc,
+    "kernel raw_scale": lambda net: net.layers[0].weights.kernel.raw_scale,
+    "bias loc": lambda net: net.layers[0].weights.bias.loc,
+    "bias raw_scale": lambda net: net.layers[0].weights.bias.raw_scale,
+    "tau loc": lambda net: net.layers[0].scales["tau"].q.loc,
+    "tau raw_scale": lambda net: net.layers[0].scales["tau"].q.raw_scale,
+    "upsilon loc": lambda net: net.layers[0].scales["upsilon"].q.loc,
+    "upsilon raw_scale": lambda net: net.layers[0].scales["upsilon"].q.raw_scale,
+    "output kernel loc": lambda net: net.output.weights.kernel.loc,
+    "output kernel raw_scale": lambda net: net.output.weights.kernel.raw_scale,
+    "kappa loc": lambda net: net.output.scales["kappa"].q.loc,
+    "kappa raw_scale": lambda net: net.output.scales["kappa"].q.raw_scale,
+    "gamma log_rate": lambda net: net.likelihood.gamma.log_rate,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@both_likelihoods
+def test_gradient_of_the_bound_agrees_with_finite_differences(getkey, form, likelihood):
+    """The first entry of every kind of parameter, with the same key (B1), (M6)."""
+    prior = Horseshoe(parametrisation=form)
+    network = network_of(prior, key=getkey(), likelihood=likelihood)
+    x, y = data(likelihood, key=getkey())
+    key, step = getkey(), 1e-5
+    bound = eqx.filter_jit(
+        lambda net: net.bound(x, y, jnp.ones(ROWS), key=key).total
+    )
+    grads = eqx.filter_jit(eqx.filter_grad(bound))(network)
+    for name, where in PARAMETERS.items():
+        if name == "gamma log_rate" and likelihood.name == "categorical":
+            continue
+        first = jnp.zeros(where(network).size).at[0].set(step)
+        shift = first.reshape(where(network).shape)
+        up = bound(eqx.tree_at(where, network, where(network) + shift))
+        down = bound(eqx.tree_at(where, network, where(network) - shift))
+        difference = (up - down) / (2 * step)
+        gradient = np.ravel(where(grads))[0]
+        np.testing.assert_allclose(
+            gradient, difference, rtol=1e-6, atol=1e-6, err_msg=name
+        )
+        assert abs(gradient) > 1e-4, name
+
+
+@every_prior
+def test_both_forms_of_the_scales_have_the_same_gradient(getkey, prior):
+    """Collapsed (M5) against coordinate ascent (M9): update, then hold (M4)."""
+    collapsed = network_of(prior, key=getkey(), widths=(4, 3))
+    stale = with_auxiliary_variables(collapsed)
+    explicit = stale.updated()
+    x, y = data(GaussianNoise(), key=getkey())
+    key = getkey()
+
+    @eqx.filter_jit
+    @eqx.filter_value_and_grad
+    def bound(network):
+        return network.bound(x, y, jnp.ones(ROWS), key=key).total
+
+    value, grads = bound(collapsed)
+    other_value, other_grads = bound(explicit)
+    np.testing.assert_allclose(other_value, value, rtol=1e-12)
+    parameters = lambda net: (every_normal(net), net.likelihood.gamma.log_rate)
+    pairs = zip(*map(jax.tree.leaves, map(parameters, (grads, other_grads))), strict=True)
+    for ours, theirs in pairs:
+        np.testing.assert_allclose(theirs, ours, rtol=1e-9, atol=1e-9)
+    assert all((p.rate == 0).all() for p in every_scale_prior(other_grads))
+    assert bound(stale)[0] < value
+
+
+# --- draws of networks ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("activation", "by_hand"),
+    [
+        ("relu", lambda u: np.maximum(u, 0)),
+        ("tanh", np.tanh),
+        ("gelu", lambda u: u * special.ndtr(u)),
+    ],
+)
+def test_sampled_network_is_matrix_products_by_hand(getkey, activation, by_hand):
+    """Two hidden layers, two targets; the same activation in the bound (M1), (M6)."""
+    network = network_of(
+        Horseshoe(), key=getkey(), widths=(4, 5), activation=activation, sd=1e-12
+    )
+    x, y = data(GaussianNoise(), key=getkey())
+    sample = network.sample(key=getkey())
+    a, hidden = np.asarray(x), []
+    for kernel, bias in zip(sample.kernels[:-1], sample.biases[:-1], strict=True):
+        a = by_hand(a @ np.asarray(kernel) + np.asarray(bias))
+        hidden.append(a)
+    f = a @ np.asarray(sample.kernels[-1]) + np.asarray(sample.biases[-1])
+    # The usual gelu is a tanh that is within 5e-4 of u Phi(u).
+    tolerance = {"rtol": 0, "atol": 5e-3 if activation == "gelu" else 1e-12}
+    np.testing.assert_allclose(sample(x), f, **tolerance)
+    for ours, theirs in zip(sample.hidden(x), hidden, strict=True):
+        np.testing.assert_allclose(ours, theirs, **tolerance)
+    # With no spread in q, the bound sees this one network.
+    bound = network.bound(x, y, jnp.ones(ROWS), key=getkey())
+    q = network.likelihood.gamma
+    log_normaliser = 0.5 * (np.asarray(q.expected_log()) - np.log(2 * np.pi))
+    squared_error = (np.asarray(y) - np.asarray(sample(x))) ** 2
+    expected = (log_normaliser - 0.5 * np.asarray(q.mean()) * squared_error).sum()
+    np.testing.assert_allclose(bound.log_likelihood, expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_activation_is_the_one_asked_for(getkey, activation):
+    """Each gives another bound, with all else equal (B1)."""
+    key, key_bound = getkey(), getkey()
+    x, y = data(GaussianNoise(), key=getkey())
+    values = {
+        name: network_of(Horseshoe(), key=key, activation=name)
+        .bound(x, y, jnp.ones(ROWS), key=key_bound)
+        .log_likelihood
+        for name in ACTIVATIONS
+    }
+    assert sum(value == values[activation] for value in values.values()) == 1
+
+
+def test_shape_of_a_network_is_the_one_asked_for(getkey):
+    """Widths, inputs and targets, in the draws too (M1)."""
+    network = network_of(Horseshoe(), key=getkey(), widths=(7, 1, 5))
+    assert network.widths == (7, 1, 5)
+    sample = network.sample(key=getkey())
+    shapes = [kernel.shape for kernel in sample.kernels]
+    assert shapes == [(D_IN, 7), (7, 1), (1, 5), (5, TARGETS)]
+    assert [bias.shape for bias in sample.biases] == [(7,), (1,), (5,), (TARGETS,)]
+
+
+# --- reproducibility --------------------------------------------------------------
+
+
+@both_likelihoods
+def test_equal_keys_give_equal_bits_and_others_do_not(getkey, likelihood):
+    """Of the bound and of a drawn network (R1), (B1)."""
+    network = network_of(Horseshoe(), key=getkey(), likelihood=likelihood)
+    x, y = data(likelihood, key=getkey())
+    key, other = getkey(), getkey()
+    bound = lambda key: network.bound(x, y, jnp.ones(ROWS), key=key)
+    assert eqx.tree_equal(bound(key), bound(key))
+    assert bound(key).log_likelihood != bound(other).log_likelihood
+    assert eqx.tree_equal(network.sample(key=key), network.sample(key=key))
+    assert not (network.sample(key=key)(x) == network.sample(key=other)(x)).any()
+
+
+@both_likelihoods
+def test_jit_and_no_jit_agree(getkey, likelihood):
+    """Of every term of the bound, up to rounding (B1)."""
+    network = network_of(Horseshoe(), key=getkey(), likelihood=likelihood)
+    x, y = data(likelihood, key=getkey())
+    key = getkey()
+    bound = lambda net, x, y: net.bound(x, y, jnp.ones(ROWS), key=key).terms()
+    compiled = eqx.filter_jit(bound)(network, x, y)
+    for name, value in bound(network, x, y).items():
+        np.testing.assert_allclose(compiled[name], value, rtol=1e-12, err_msg=name)
+
+
+def test_reordering_nodes_changes_nothing(getkey):
+    """Neither bound nor draws, when the next layer's inputs move along (B1), (R1)."""
+    network = network_of(Horseshoe(), key=getkey())
+    order = jnp.array([2, 0, 3, 1])
+    last = lambda leaf: leaf[..., order] if leaf.shape[-1:] == (4,) else leaf
+    arrays, static = eqx.partition(network.layers[0], eqx.is_array)
+    hidden = eqx.combine(jax.tree.map(last, arrays), static)
+    output = network.output
+    kernel = jax.tree.map(lambda leaf: leaf[order], output.weights.kernel)
+    output = eqx.tree_at(lambda l: l.weights.kernel, output, kernel)
+    output = eqx.tree_at(lambda l: l.inputs, output, output.inputs[order])
+    where = lambda net: (net.layers[0], net.output)
+    moved = eqx.tree_at(where, network, (hidden, output))
+    x, y = data(GaussianNoise(), key=getkey())
+    key = getkey()
+    terms = network.bound(x, y, jnp.ones(ROWS), key=key).terms()
+    for name, value in moved.bound(x, y, jnp.ones(ROWS), key=key).terms().items():
+        np.testing.assert_allclose(value, terms[name], rtol=1e-12, err_msg=name)
+    draws = [net.sample(key=key)(x) for net in (network, moved)]
+    np.testing.assert_allclose(*draws, rtol=1e-12)
