@@ -92,7 +92,7 @@ def test_noise_of_an_entry_depends_on_its_own_numbers_alone(getkey):
     rows, columns = jnp.array([31, 2, 2, 17]), jnp.array([8, 0, 5])
     part = jnp.stack(row_normals(rows, columns, key=key))
     assert jnp.array_equal(part, whole[:, rows][:, :, columns])
-    assert jnp.unique(whole).size == whole.size
+    assert np.unique(whole).size == whole.size
     other_key = jnp.stack(row_normals(rows, columns, key=jr.fold_in(key, 0)))
     assert not (other_key == part).any()
 

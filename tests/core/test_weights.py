@@ -51,7 +51,7 @@ def draw_all(weights, *, key):
     """Many draws of kernel and bias, as NumPy arrays."""
     numbers = jnp.arange(D_IN), jnp.arange(NODES)
     one = lambda key: weights.sample(*numbers, key=key)
-    return [np.asarray(w) for w in jax.vmap(one)(jr.split(key, DRAWS))]
+    return [np.asarray(w) for w in jax.jit(jax.vmap(one))(jr.split(key, DRAWS))]
 
 
 def log_densities(weights, kernel, bias):

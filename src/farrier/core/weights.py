@@ -39,6 +39,10 @@ class AbstractWeights(eqx.Module):
         """E|w_k|^2."""
 
     @abc.abstractmethod
+    def expected_norms(self) -> Float[Array, " nodes"]:
+        """|E w_k|."""
+
+    @abc.abstractmethod
     def entropy(self) -> Float[Array, " nodes"]:
         """Entropy of the weights into each node."""
 
@@ -108,6 +112,10 @@ class FactorisedWeights(AbstractWeights):
     def squared_norm(self) -> Float[Array, " nodes"]:
         """E|w_k|^2 (F2)."""
         return self.kernel.second_moment().sum(0) + self.bias.second_moment()
+
+    def expected_norms(self) -> Float[Array, " nodes"]:
+        """|E w_k|."""
+        return jnp.sqrt((self.kernel.loc**2).sum(0) + self.bias.loc**2)
 
     def entropy(self) -> Float[Array, " nodes"]:
         """Sum of the entropies (F1)."""

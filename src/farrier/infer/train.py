@@ -307,7 +307,7 @@ def _step(
         return eqx.filter(eqx.combine(params, fixed).updated(), eqx.is_inexact_array), optimiser
 
     term_finite = jnp.isfinite(terms)
-    good = term_finite.all() & jnp.isfinite(optax.global_norm(grads))
+    good = term_finite.all() & jnp.isfinite(optax.tree.norm(grads))
     params, optimiser = lax.cond(
         good, move, lambda *old: old, params, state.optimiser
     )

@@ -103,6 +103,14 @@ class Layer(eqx.Module):
         factor = self.parametrisation.multiplier(log_scale)
         return factor * kernel, factor[0] * bias
 
+    def expected_norms(self) -> Float[Array, " nodes"]:
+        """Norm of the expected weights into each node, bias included (M3)."""
+        log_scale = jnp.zeros(self.weights.nodes)
+        for scale in self.scales.values():
+            log_scale = log_scale + jnp.log(scale.q.moment(1))
+        factor = self.parametrisation.multiplier(log_scale)
+        return factor * self.weights.expected_norms()
+
     def updated(self) -> Self:
         """The layer with all auxiliary variables at their optimum (M4)."""
         scales = {name: scale.updated() for name, scale in self.scales.items()}

@@ -1,0 +1,8 @@
+"""scikit-learn estimators: the data scientist's door to the network."""
+
+from .checks import TrainingWarning
+from .classifier import HorseshoeClassifier
+from .files import load
+from .regressor import HorseshoeRegressor
+
+__all__ = ["HorseshoeClassifier", "HorseshoeRegressor", "TrainingWarning", "load"]

@@ -1,0 +1,532 @@
+"""What the estimators share: settings, training, node reports, files."""
+
+import copy
+import dataclasses
+import hashlib
+import math
+from collections.abc import Callable
+from contextlib import ExitStack
+from importlib.metadata import version
+from numbers import Integral
+from pathlib import Path
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .. import persist
+from ..checkpoint import read_seed, resume, write_checkpoint
+from ..console import progress
+from ..core.priors import PRIORS, AbstractPrior, Gaussian, Horseshoe
+from ..infer.compact import NEARLY_ALL, Compaction, Nodes, compact, find_nodes
+from ..infer.train import Data, History, Run, Status, TrainConfig, run_chunk, train
+from ..model.likelihoods import Categorical, GaussianNoise
+from ..model.network import ACTIVATIONS, Network
+from ..prepare import Standardiser, merge_rows
+from .checks import checked_level, numbers, warn
+
+SMALL = 1_024  # up to so many rows a step sees all of them
+BATCH = 512
+STEPS = 6_000  # budget where a pass is short
+PASSES = 40  # budget where a pass is long ...
+MOST_STEPS = 20_000  # ... but never more than this
+CHECK_ROWS = 10_000  # training rows kept for the self-check of compaction
+SCORE_ROWS = 1_000  # training rows from which node scores are worked out
+PARTIAL_WARM_UP = 1_000  # steps of partial_fit over which the KL weight rises
+
+
+class NetworkEstimator(BaseEstimator):
+    """What regression and classification share."""
+
+    def __init__(
+        self,
+        hidden_layer_sizes=(100,),
+        activation="relu",
+        *,
+        prior="horseshoe",
+        posterior="factorised",
+        likelihood=None,
+        kl_weight=1.0,
+        kl_warm_up=0.6,
+        learning_rate_init=0.01,
+        batch_size="auto",
+        max_iter="auto",
+        early_stopping=True,
+        tol=1e-3,
+        n_draws=200,
+        warm_start=False,
+        random_state=None,
+        verbose=0,
+    ):
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.prior = prior
+        self.posterior = posterior
+        self.likelihood = likelihood
+        self.kl_weight = kl_weight
+        self.kl_warm_up = kl_warm_up
+        self.learning_rate_init = learning_rate_init
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.early_stopping = early_stopping
+        self.tol = tol
+        self.n_draws = n_draws
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # -- what a user asks of a fitted network -------------------------------------
+
+    def width_interval(self, level: float = 0.9) -> tuple[tuple[int, int], ...]:
+        """Central interval of the number of nodes on, one pair for each hidden layer.
+
+        The number is counted in each posterior draw; `widths_` counts the nodes that
+        are on with a probability over one half.
+        """
+        check_is_fitted(self)
+        return self._nodes.width_interval(checked_level(level))
+
+    def compact(self) -> Self:
+        """A smaller estimator that predicts the same; `compaction_` states the cost.
+
+        Nodes that are off are folded into the rest. The result is checked on the
+        training inputs: its predictive means move by less than 1 % of their standard
+        deviation (root mean square), or more nodes are kept.
+        """
+        check_is_fitted(self)
+        small = copy.copy(self)
+        small.compaction_ = self._compacted()
+        small.network_ = small.compaction_.network
+        kept = small.compaction_.keep
+        small._nodes = Nodes(
+            tuple(s[:, k] for s, k in zip(self._nodes.shares, kept, strict=True))
+        )
+        small._set_nodes()
+        return small
+
+    def _compacted(self) -> Compaction:
+        if not hasattr(self, "_compaction"):
+            x, y = self._check_rows
+            key = self._key("predict")
+            self._compaction = compact(
+                self.network_, self._nodes, x, y, self.n_draws, key=key
+            )
+        return self._compaction
+
+    # -- training -----------------------------------------------------------------
+
+    def _fit(
+        self,
+        x: np.ndarray,
+        y: np.ndarray,
+        weight: np.ndarray,
+        checkpoint: str | Path | None,
+    ) -> Self:
+        """Train on checked rows and store what was learned."""
+        going_on = self.warm_start and hasattr(self, "network_")
+        prior = self._checked_prior()
+        widths = self._checked_widths()
+        x, y, weight = merge_rows(x, y, weight)
+        config = self._config(len(x))
+        state = check_random_state(self.random_state)
+        seed = int(state.randint(2**31 - 1))
+        if not going_on:
+            self._standardise(x, y, weight)
+        x, y = self._x_standard(x), self._y_standard(y)
+        mark = ""
+        if checkpoint is not None:
+            mark = self._fingerprint(x, y, weight)
+            stored = read_seed(checkpoint, mark=mark)
+            seed = seed if stored is None else stored
+        self._seed = seed
+        data = Data.create(x, y, weight, batch_size=config.batch_size)
+        network = self._build(x.shape[1], widths, prior, weight.sum())
+        if going_on and network.widths == self.network_.widths:
+            network = _with_rows(self.network_, network)
+        run = Run.create(network, config)
+        if checkpoint is not None:
+            run = resume(checkpoint, run)
+        run = self._train(run, data, config, checkpoint, mark)
+        self._store(run, data, x, y)
+        return self
+
+    def _train(
+        self,
+        run: Run,
+        data: Data,
+        config: TrainConfig,
+        checkpoint: str | Path | None,
+        mark: str,
+    ) -> Run:
+        """The training loop with its progress and its checkpoints."""
+        watchers: list[Callable[[Run], None]] = []
+        if checkpoint is not None:
+            watchers.append(
+                lambda run: write_checkpoint(checkpoint, run, mark=mark, seed=self._seed)
+            )
+        with ExitStack() as stack:
+            if self.verbose:
+                show = stack.enter_context(progress("fit", config.steps))
+                watchers.append(lambda run: show(*_progress_note(run, int(data.rows))))
+
+            def after_chunk(run: Run) -> None:
+                for watch in watchers:
+                    watch(run)
+
+            return train(
+                run, data, config, key=self._key("train"), after_chunk=after_chunk
+            )
+
+    def _store(self, run: Run, data: Data, x: np.ndarray, y: np.ndarray) -> None:
+        """Keep what a run learned, and warn of what its user should know."""
+        history = run.history
+        self.network_ = run.state.network
+        self.history_ = history
+        self.n_iter_ = math.ceil(int(run.state.step) / int(data.batches))
+        self.__dict__.pop("_compaction", None)
+        self.__dict__.pop("compaction_", None)
+        every = -(-len(x) // CHECK_ROWS)
+        self._check_rows = (x[::every].astype(np.float32), _narrow(y[::every]))
+        few = x[:: -(-len(x) // SCORE_ROWS)]
+        self._nodes = find_nodes(
+            self.network_, jnp.asarray(few, float), self.n_draws, key=self._key("nodes")
+        )
+        self._set_nodes()
+        self._warn_of_run()
+        self._warn_of_widths()
+
+    def _set_nodes(self) -> None:
+        self.widths_ = self._nodes.widths
+        self.node_scores_ = self._nodes.scores
+        self.node_probabilities_ = self._nodes.probability_on
+        self.weight_norms_ = tuple(
+            np.asarray(layer.expected_norms()) for layer in self.network_.layers
+        )
+
+    def _warn_of_run(self) -> None:
+        history, rate = self.history_, self.learning_rate_init
+        if history.status is Status.NOT_FINITE:
+            warn(
+                f"The bound stopped being finite at step {history.bad_step}, first in "
+                f"`{history.bad_term}`; {history.skipped} steps were skipped and the "
+                f"training stopped at step {history.step[-1]}. Try a lower "
+                f"`learning_rate_init` (now {rate:.3g}), or look for extreme values."
+            )
+        elif history.skipped:
+            warn(
+                f"{history.skipped} steps were not finite and were skipped, the first "
+                f"at step {history.bad_step} in `{history.bad_term}`. If there are "
+                f"many, try a lower `learning_rate_init` (now {rate:.3g})."
+            )
+        if history.status is Status.INTERRUPTED:
+            done = history.step[-1] if len(history.step) else 0
+            warn(f"Training was interrupted; the model is that of step {done}.")
+
+    def _warn_of_widths(self) -> None:
+        if self.history_.status is Status.NOT_FINITE:
+            return
+        for index, (on, of) in enumerate(
+            zip(self.widths_, self.network_.widths, strict=True), start=1
+        ):
+            if on == 0:
+                warn(
+                    f"All {of} nodes of hidden layer {index} are off: the model predicts "
+                    "a constant. Either the inputs do not tell of the target, or the "
+                    "training was too short: try a larger `max_iter`."
+                )
+            elif on > NEARLY_ALL * of:
+                warn(
+                    f"{on} of {of} nodes of hidden layer {index} are on: the network may "
+                    "be too narrow. Try a larger `hidden_layer_sizes`."
+                )
+
+    def _partial_fit(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray, n_rows) -> Self:
+        """One pass over the given rows, at a constant learning rate."""
+        if not hasattr(self, "_run"):
+            prior, widths = self._checked_prior(), self._checked_widths()
+            self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            self._standardise(x, y, weight)
+            self._rows_seen = 0.0
+            network = self._build(x.shape[1], widths, prior, weight.sum())
+            endless = self._config(len(x), steps=2**30, warm_up=PARTIAL_WARM_UP)
+            self._run = Run.create(network, endless)
+        self._rows_seen += weight.sum()
+        total = self._rows_seen if n_rows is None else float(n_rows)
+        x, y = self._x_standard(x), self._y_standard(y)
+        # Each row stands for as many as there are of them in the whole data set.
+        config = self._config(len(x))
+        data = Data.create(x, y, weight * total / weight.sum(), batch_size=config.batch_size)
+        run = self._run
+        network = _with_total(run.state.network, self._likelihood_for(total))
+        state = dataclasses.replace(run.state, network=network)
+        history = run.history
+        for _ in range(int(data.batches)):
+            state, means = run_chunk(state, data, run.schedule, 1, 1, key=self._key("train"))
+            terms = dict(zip(history.terms, np.asarray(means, float).T, strict=True))
+            history = history.extended(np.array([int(state.step)]), terms)
+        history.skipped = int(state.skipped)
+        self._run = Run(state, run.schedule, history)
+        self._store(self._run, data, x, y)
+        return self
+
+    # -- checks and settings ------------------------------------------------------
+
+    def _config(
+        self, rows: int, steps: int | None = None, warm_up: int | None = None
+    ) -> TrainConfig:
+        """Settings of the training for so many rows."""
+        batch_size = self.batch_size
+        if batch_size == "auto":
+            batch_size = rows if rows <= SMALL else BATCH
+        elif not isinstance(batch_size, Integral) or batch_size < 1:
+            raise ValueError(
+                f"`batch_size` must be 'auto' or a whole number from 1, got {batch_size!r}."
+            )
+        passes = math.ceil(rows / batch_size)
+        if steps is None:
+            steps = self._steps(passes)
+        share = self.kl_warm_up if warm_up is None else warm_up / steps
+        if self.warm_start and hasattr(self, "network_"):
+            share = 0.0  # the posterior is not to be forgotten first
+        return TrainConfig(
+            steps=steps,
+            batch_size=int(batch_size),
+            learning_rate=self.learning_rate_init,
+            kl_weight=self.kl_weight,
+            kl_warm_up=share,
+            tolerance=self.tol if self.early_stopping else 0.0,
+        )
+
+    def _steps(self, batches: int) -> int:
+        if self.max_iter == "auto":
+            return int(np.clip(PASSES * batches, STEPS, MOST_STEPS))
+        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
+            raise ValueError(
+                "`max_iter` must be 'auto' or a whole number of passes from 1, got "
+                f"{self.max_iter!r}."
+            )
+        return int(self.max_iter) * batches
+
+    def _checked_widths(self) -> tuple[int, ...]:
+        sizes = self.hidden_layer_sizes
+        sizes = (sizes,) if isinstance(sizes, Integral) else tuple(sizes)
+        if not sizes or not all(isinstance(s, Integral) and s >= 1 for s in sizes):
+            raise ValueError(
+                "`hidden_layer_sizes` must be one or more whole numbers from 1, got "
+                f"{self.hidden_layer_sizes!r}."
+            )
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(
+                f"`activation` must be one of {[*ACTIVATIONS]}, got {self.activation!r}."
+            )
+        if not isinstance(self.n_draws, Integral) or self.n_draws < 2:
+            raise ValueError(
+                f"`n_draws` must be a whole number from 2, got {self.n_draws!r}."
+            )
+        return tuple(int(size) for size in sizes)
+
+    def _checked_prior(self) -> AbstractPrior:
+        if self.posterior != "factorised":
+            raise ValueError(f"`posterior` must be 'factorised', got {self.posterior!r}.")
+        if isinstance(self.prior, AbstractPrior):
+            return self.prior
+        if self.prior not in PRIORS:
+            raise ValueError(
+                f"`prior` must be one of {[*PRIORS]} or a prior object such as "
+                f"Horseshoe(layer_scale=0.1), got {self.prior!r}."
+            )
+        return PRIORS[self.prior]
+
+    def _build(
+        self, d_in: int, widths: tuple[int, ...], prior: AbstractPrior, rows: float
+    ) -> Network:
+        return Network.create(
+            d_in,
+            widths,
+            self._likelihood_for(rows),
+            prior,
+            activation=self.activation,
+            key=self._key("build"),
+        )
+
+    def _key(self, purpose: str) -> jax.Array:
+        """The key of one use of the seed."""
+        uses = ("build", "train", "nodes", "predict")
+        return jr.fold_in(jr.key(self._seed), uses.index(purpose))
+
+    def _standardise(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> None:
+        del y
+        self._x_standard = Standardiser.create(x, weight)
+
+    def _checked_rows(self, X: ArrayLike) -> np.ndarray:
+        """Rows to predict for, in standard units."""
+        check_is_fitted(self)
+        X = numbers(validate_data, self, X, reset=False, dtype=np.float64)
+        return self._x_standard(X)
+
+    def _fingerprint(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> str:
+        """What a checkpoint must agree on: rows, settings, precision."""
+        digest = hashlib.sha256()
+        for values in (x, y, weight):
+            digest.update(np.ascontiguousarray(values).tobytes())
+        settings = {k: v for k, v in self.get_params().items() if k != "verbose"}
+        settings["precision"] = str(jnp.result_type(float))
+        digest.update(repr(sorted(settings.items())).encode())
+        return digest.hexdigest()
+
+    # -- pickling, for joblib -----------------------------------------------------
+
+    def __getstate__(self) -> dict:
+        """JAX arrays as NumPy arrays: a worker process gets no device buffers."""
+        return _as_numpy(super().__getstate__())
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there is a network."""
+        return hasattr(self, "network_")
+
+    # -- files --------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted estimator to one `.safetensors` file; see `farrier.load`."""
+        check_is_fitted(self)
+        header, arrays = self._to_file()
+        persist.write(path, "model", header, arrays)
+
+    def _to_file(self) -> tuple[dict, dict[str, np.ndarray]]:
+        """Header and arrays of the file; subclasses add what is theirs."""
+        compacted, history = self._compacted(), self.history_
+        header = {
+            "class": type(self).__name__,
+            "version": version("farrier"),
+            "params": {k: _encode(v) for k, v in self.get_params(deep=False).items()},
+            "seed": self._seed,
+            "n_features_in": self.n_features_in_,
+            "feature_names_in": _listed(getattr(self, "feature_names_in_", None)),
+            "n_iter": self.n_iter_,
+            "widths": self.network_.widths,
+            "compaction": {
+                "moved": compacted.moved,
+                "log_density_change": compacted.log_density_change,
+                "done": hasattr(self, "compaction_"),
+            },
+            "history": {
+                field.name: getattr(history, field.name)
+                for field in dataclasses.fields(history)
+                if field.name not in ("step", "terms")
+            },
+        }
+        arrays = persist.flatten(self.network_, "network")
+        arrays |= persist.flatten(compacted.network, "compact")
+        for layer, (share, keep) in enumerate(
+            zip(self._nodes.shares, compacted.keep, strict=True)
+        ):
+            arrays[f"nodes[{layer}].shares"] = share
+            arrays[f"nodes[{layer}].keep"] = keep
+        arrays["x.mean"], arrays["x.scale"] = self._x_standard.mean, self._x_standard.scale
+        arrays["history.step"] = history.step
+        arrays |= {f"history.terms.{name}": v for name, v in history.terms.items()}
+        return header, arrays
+
+    @classmethod
+    def _from_file(cls, header: dict, arrays: dict[str, np.ndarray]) -> Self:
+        """The estimator that `_to_file` wrote."""
+        model = cls(**{name: _decode(value) for name, value in header["params"].items()})
+        model._seed = header["seed"]
+        model.n_features_in_ = header["n_features_in"]
+        if header["feature_names_in"] is not None:
+            model.feature_names_in_ = np.asarray(header["feature_names_in"], object)
+        model.n_iter_ = header["n_iter"]
+        model._x_standard = Standardiser(arrays["x.mean"], arrays["x.scale"])
+        model._own_from_file(header, arrays)
+        layers = range(len(header["widths"]))
+        keep = tuple(arrays[f"nodes[{layer}].keep"] for layer in layers)
+        small = tuple(int(kept.sum()) for kept in keep)
+        model.network_ = model._read_network(header["widths"], "network", arrays)
+        compacted = model._read_network(small, "compact", arrays)
+        done = header["compaction"].pop("done")
+        model._compaction = Compaction(compacted, keep, **header["compaction"])
+        if done:
+            model.compaction_ = model._compaction
+        terms = "history.terms."
+        model.history_ = History(
+            arrays["history.step"],
+            {n.removeprefix(terms): v for n, v in arrays.items() if n.startswith(terms)},
+            **header["history"] | {"status": Status(header["history"]["status"])},
+        )
+        model._nodes = Nodes(tuple(arrays[f"nodes[{layer}].shares"] for layer in layers))
+        model._set_nodes()
+        return model
+
+    def _read_network(self, widths: Any, prefix: str, arrays: dict) -> Network:
+        prior = self._checked_prior()
+        skeleton = self._build(self.n_features_in_, tuple(widths), prior, 1.0)
+        return persist.fill(skeleton, prefix, arrays)
+
+
+def _narrow(y: np.ndarray) -> np.ndarray:
+    return y.astype(np.float32) if y.dtype.kind == "f" else y
+
+
+def _as_numpy(state: Any) -> Any:
+    return jax.tree.map(
+        lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf, state
+    )
+
+
+def _with_total(network: Network, likelihood: Any) -> Network:
+    """The network with the shape of q(gamma) that the number of rows asks for (M8)."""
+    if not hasattr(likelihood, "gamma"):
+        return network
+    old = network.likelihood.gamma
+    rescaled = dataclasses.replace(
+        likelihood.gamma,
+        log_rate=old.log_rate + jnp.log(likelihood.gamma.fixed_shape / old.fixed_shape),
+    )
+    return dataclasses.replace(
+        network, likelihood=dataclasses.replace(likelihood, gamma=rescaled)
+    )
+
+
+def _with_rows(old: Network, new: Network) -> Network:
+    """The posterior of an earlier fit, for the number of rows of a new one."""
+    return _with_total(old, new.likelihood)
+
+
+def _progress_note(run: Run, rows: int) -> tuple[int, str]:
+    last = run.history.bound[-1] / rows
+    return int(run.state.step), f"bound {last:.3f} nats a row"
+
+
+_OBJECTS = {c.__name__: c for c in (Horseshoe, Gaussian, GaussianNoise, Categorical)}
+
+
+def _encode(value: Any) -> Any:
+    """A constructor argument as JSON."""
+    if type(value).__name__ in _OBJECTS:
+        return {"object": type(value).__name__, "fields": dataclasses.asdict(value)}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.random.RandomState):
+        return None  # its state was used up by the fit, whose seed is kept apart
+    if isinstance(value, dict):  # class weights: keys may be any label
+        return {"pairs": [[_encode(k), _encode(v)] for k, v in value.items()]}
+    return list(value) if isinstance(value, tuple | np.ndarray) else value
+
+
+def _decode(value: Any) -> Any:
+    """A constructor argument from JSON."""
+    if isinstance(value, dict) and "object" in value:
+        return _OBJECTS[value["object"]](**value["fields"])
+    if isinstance(value, dict):
+        return {k: v for k, v in value["pairs"]}
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _listed(values: np.ndarray | None) -> list | None:
+    return None if values is None else values.tolist()

@@ -1,0 +1,200 @@
+"""Classification."""
+
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import ClassifierMixin
+from sklearn.utils import column_or_1d
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..infer import predict
+from ..model.likelihoods import Categorical, CategoricalLikelihood
+from .base import NetworkEstimator
+from .checks import checked_weight, numbers
+
+
+class HorseshoeClassifier(ClassifierMixin, NetworkEstimator):
+    """Classification by a Bayesian network that chooses its own width.
+
+    See `HorseshoeRegressor` for the parameters and attributes that they share.
+
+    Parameters
+    ----------
+    likelihood
+        None: classes by softmax.
+    class_weight
+        A dict of weights, "balanced", or None.
+
+    Attributes
+    ----------
+    classes_
+        The labels, in the order of the columns of `predict_proba`.
+    """
+
+    def __init__(
+        self,
+        hidden_layer_sizes=(100,),
+        activation="relu",
+        *,
+        prior="horseshoe",
+        posterior="factorised",
+        likelihood=None,
+        class_weight=None,
+        kl_weight=1.0,
+        kl_warm_up=0.6,
+        learning_rate_init=0.01,
+        batch_size="auto",
+        max_iter="auto",
+        early_stopping=True,
+        tol=1e-3,
+        n_draws=200,
+        warm_start=False,
+        random_state=None,
+        verbose=0,
+    ):
+        super().__init__(
+            hidden_layer_sizes,
+            activation,
+            prior=prior,
+            posterior=posterior,
+            likelihood=likelihood,
+            kl_weight=kl_weight,
+            kl_warm_up=kl_warm_up,
+            learning_rate_init=learning_rate_init,
+            batch_size=batch_size,
+            max_iter=max_iter,
+            early_stopping=early_stopping,
+            tol=tol,
+            n_draws=n_draws,
+            warm_start=warm_start,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.class_weight = class_weight
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        checkpoint: str | Path | None = None,
+    ) -> Self:
+        """Fit the network; see `HorseshoeRegressor.fit`."""
+        X, y = self._checked_xy(X, y, reset=True)
+        weight = checked_weight(sample_weight, len(X))
+        self.classes_ = np.unique(y)
+        used = np.unique(y[weight > 0])
+        if len(used) < 2:
+            raise ValueError(
+                f"`y` holds one class only ({used[0]!r}) where the weights are not 0. A "
+                "classifier needs rows of at least two classes."
+            )
+        weight = weight * compute_sample_weight(self.class_weight, y)
+        return self._fit(X, np.searchsorted(self.classes_, y), weight, checkpoint)
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        n_rows: int | None = None,
+    ) -> Self:
+        """One pass over some rows; see `HorseshoeRegressor.partial_fit`.
+
+        Parameters
+        ----------
+        classes
+            All labels that will ever come; needed in the first call.
+        """
+        first = not hasattr(self, "_run")
+        X, y = self._checked_xy(X, y, reset=first)
+        weight = checked_weight(sample_weight, len(X))
+        if first:
+            if classes is None:
+                raise ValueError("The first call of `partial_fit` needs `classes`.")
+            self.classes_ = np.unique(np.asarray(classes))
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"`class_weight={self.class_weight!r}` needs all rows at once: give "
+                "`partial_fit` a dict of weights."
+            )
+        weight = weight * compute_sample_weight(self.class_weight, y)
+        return self._partial_fit(X, self._codes(y), weight, n_rows)
+
+    def _checked_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        X, y = numbers(
+            validate_data,
+            self,
+            X,
+            y,
+            reset=reset,
+            dtype=np.float64,
+            ensure_min_samples=2 if reset else 1,
+        )
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        return X, y
+
+    def _codes(self, y: np.ndarray) -> np.ndarray:
+        """Class numbers of labels that must be known."""
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown):
+            raise ValueError(
+                f"`y` holds labels that were not in the fit: {unknown[:5].tolist()}; "
+                f"known are {self.classes_[:5].tolist()}."
+            )
+        return np.searchsorted(self.classes_, y)
+
+    def _y_standard(self, y: np.ndarray) -> np.ndarray:
+        return y  # class numbers have no units
+
+    def _likelihood_for(self, rows: float) -> CategoricalLikelihood:
+        if not isinstance(self.likelihood, Categorical | None):
+            raise ValueError(f"`likelihood` must be None, got {self.likelihood!r}.")
+        return Categorical().build(len(self.classes_), rows=rows)
+
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
+        """Probability of each class, in the order of `classes_`."""
+        rows = self._checked_rows(X)
+        p = predict.by_chunks(
+            predict.probabilities,
+            self.network_,
+            (rows,),
+            self.n_draws,
+            key=self._key("predict"),
+        )
+        p = np.asarray(p, float)
+        return p / p.sum(axis=1, keepdims=True)
+
+    def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
+        """Logarithm of the probability of each class."""
+        p = self.predict_proba(X)
+        return np.log(np.maximum(p, np.finfo(float).tiny))
+
+    def predict(self, X: ArrayLike) -> np.ndarray:
+        """The most probable class."""
+        p = self.predict_proba(X)
+        return self.classes_[p.argmax(axis=1)]
+
+    def log_density(self, X: ArrayLike, y: ArrayLike) -> np.ndarray:
+        """Log probability of the label of each row, in nats."""
+        check_is_fitted(self)
+        X, y = self._checked_xy(X, y, reset=False)
+        return self.predict_log_proba(X)[np.arange(len(X)), self._codes(y)]
+
+    def _to_file(self) -> tuple[dict, dict[str, np.ndarray]]:
+        header, arrays = super()._to_file()
+        labels = {"dtype": self.classes_.dtype.str, "values": self.classes_.tolist()}
+        return header | {"classes": labels}, arrays
+
+    def _own_from_file(self, header: dict, arrays: dict[str, np.ndarray]) -> None:
+        del arrays
+        labels = header["classes"]
+        self.classes_ = np.asarray(labels["values"], labels["dtype"])

@@ -1,0 +1,251 @@
+"""Regression."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..infer import predict
+from ..model.likelihoods import GaussianLikelihood, GaussianNoise
+from ..prepare import Standardiser
+from .base import NetworkEstimator
+from .checks import checked_level, checked_weight, numbers
+
+
+class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
+    """Regression by a Bayesian network that chooses its own width.
+
+    Inputs and targets are standardised inside; all that comes out is in the units of
+    `y`. Equal rows are merged into one weighted row before the fit.
+
+    Parameters
+    ----------
+    hidden_layer_sizes
+        Nodes of each hidden layer, surely more than needed: the horseshoe prior
+        switches off those that the data do not need.
+    activation
+        "relu", "tanh" or "gelu".
+    prior
+        "horseshoe", "centred-horseshoe", "gaussian", or an object such as
+        `Horseshoe(layer_scale=0.1)`.
+    posterior
+        "factorised".
+    likelihood
+        A `GaussianNoise`, or None for the default one (a weak prior on the noise).
+    kl_weight
+        Weight of the divergences in the bound; 1 is the exact bound.
+    kl_warm_up
+        Share of the steps over which that weight rises from 0. Without it, small
+        data collapse to a constant.
+    learning_rate_init
+        Learning rate at the start; it falls to 0 along a cosine.
+    batch_size
+        Rows in one step, or "auto": all of them up to 1024 rows, else 512.
+    max_iter
+        Most passes over the data, or "auto": a budget that suits the number of rows.
+    early_stopping
+        Stop when the bound has surely little left to gain (`tol`).
+    tol
+        That little, in nats a row.
+    n_draws
+        Posterior draws of which a prediction is the mixture.
+    warm_start
+        Let `fit` go on from the posterior of the `fit` before it.
+    random_state
+        Seed: equal seeds give equal bits.
+    verbose
+        1 shows progress.
+
+    Attributes
+    ----------
+    widths_
+        Nodes on, one number for each hidden layer.
+    node_scores_
+        For each hidden layer, each node's share in what it feeds; on is over 0.01.
+    node_probabilities_
+        For each hidden layer, the posterior probability that each node is on.
+    weight_norms_
+        For each hidden layer, the norm of the expected weights into each node.
+    history_
+        The bound and its terms over the steps.
+    n_iter_
+        Passes over the data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from farrier import HorseshoeRegressor
+    >>> X = np.linspace(-1, 1, 50)[:, None]
+    >>> y = np.abs(X[:, 0])
+    >>> model = HorseshoeRegressor((20,), random_state=0).fit(X, y)
+    >>> mean, std = model.predict(X, return_std=True)
+    """
+
+    def __sklearn_tags__(self):
+        """Several targets at once are allowed."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        checkpoint: str | Path | None = None,
+    ) -> Self:
+        """Fit the network; `widths_` then says how many nodes each layer kept.
+
+        Parameters
+        ----------
+        y
+            One column, or one column for each target.
+        sample_weight
+            How many rows each row stands for.
+        checkpoint
+            A file that is written after each chunk of steps. If it is there already
+            and was made by the same fit, the training goes on from it and ends with
+            the same bits as one that was never stopped.
+        """
+        X, y = self._checked_xy(X, y, reset=True)
+        weight = checked_weight(sample_weight, len(X))
+        return self._fit(X, y, weight, checkpoint)
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        n_rows: int | None = None,
+    ) -> Self:
+        """One pass over some rows, at a constant learning rate.
+
+        Standardisation is that of the first call, so it should hold a fair sample.
+
+        Parameters
+        ----------
+        n_rows
+            Rows of the whole data set, where they come more than once. By default
+            every row handed over counts as a new one.
+        """
+        X, y = self._checked_xy(X, y, reset=not hasattr(self, "_run"))
+        return self._partial_fit(X, y, checked_weight(sample_weight, len(X)), n_rows)
+
+    def _checked_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        X, y = numbers(
+            validate_data,
+            self,
+            X,
+            y,
+            reset=reset,
+            dtype=np.float64,
+            multi_output=True,
+            y_numeric=True,
+            ensure_min_samples=2,
+        )
+        columns = None if y.ndim == 1 else y.shape[1]
+        if not reset and columns != self._columns:
+            raise ValueError(
+                f"`y` has {columns or 1} targets; the fit before had {self._columns or 1}."
+            )
+        self._columns = columns
+        return X, np.asarray(y, np.float64).reshape(len(X), -1)
+
+    def _standardise(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> None:
+        super()._standardise(x, y, weight)
+        self._y_standard = Standardiser.create(y, weight)
+
+    def _likelihood_for(self, rows: float) -> GaussianLikelihood:
+        noise = GaussianNoise() if self.likelihood is None else self.likelihood
+        if not isinstance(noise, GaussianNoise):
+            raise ValueError(
+                "`likelihood` must be None or a GaussianNoise such as "
+                f"GaussianNoise(shape=6, rate=6), got {noise!r}."
+            )
+        return noise.build(self._columns or 1, rows=float(rows))
+
+    def _summary(self, summary: Callable, X: ArrayLike, *more: Any, draws: int = 0) -> Any:
+        """A summary of the predictive mixture for the rows of X, in standard units."""
+        rows = self._checked_rows(X)
+        arrays = [value for value in more if isinstance(value, np.ndarray)]
+        args = [value for value in more if not isinstance(value, np.ndarray)]
+        key = self._key("predict")
+        noise_sd = predict.noise_sds(self.network_, draws or self.n_draws, key=key)
+        return predict.by_chunks(
+            summary, self.network_, (rows, *arrays), noise_sd, *args, key=key
+        )
+
+    def _shaped(self, values: np.ndarray) -> np.ndarray:
+        """One column as a flat array, where `y` was one."""
+        return values[:, 0] if self._columns is None else values
+
+    def predict(
+        self, X: ArrayLike, return_std: bool = False
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+        """Predictive mean, and with `return_std` the predictive standard deviation."""
+        mean, noise, weights = self._summary(predict.moments, X)
+        mean = self._shaped(self._y_standard.undo(np.asarray(mean, float)))
+        if not return_std:
+            return mean
+        return mean, self._shaped(np.sqrt(noise + weights) * self._y_standard.scale)
+
+    def predict_interval(
+        self, X: ArrayLike, level: float = 0.9
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of the central interval that holds `y` with probability `level`."""
+        tail = 0.5 - checked_level(level) / 2
+        levels = jnp.asarray([tail, 1 - tail], float)
+        ends = np.asarray(self._summary(predict.quantiles, X, levels), float)
+        low, high = (self._y_standard.undo(ends[..., i]) for i in range(2))
+        return self._shaped(low), self._shaped(high)
+
+    def predict_variance(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """Variance from the noise, and variance from not knowing the weights."""
+        _, *parts = self._summary(predict.moments, X)
+        noise, weights = (
+            self._shaped(part * self._y_standard.scale**2) for part in parts
+        )
+        return noise, weights
+
+    def log_density(self, X: ArrayLike, y: ArrayLike) -> np.ndarray:
+        """Log density of each row, in nats, in the units of `y`."""
+        check_is_fitted(self)
+        X, y = self._checked_xy(X, y, reset=False)
+        y = self._y_standard(y)
+        density = self._summary(predict.log_densities, X, y)
+        return np.asarray(density, float) - np.log(self._y_standard.scale).sum()
+
+    def sample_y(
+        self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0
+    ) -> np.ndarray:
+        """Draws of `y`: rows x draws, or rows x targets x draws.
+
+        Each draw is a whole function, with fresh noise for each row.
+        """
+        rows = self._checked_rows(X)
+        key = jr.key(int(check_random_state(random_state).randint(2**31 - 1)))
+        noise_sd = predict.noise_sds(self.network_, n_samples, key=key)
+        numbers = np.arange(len(rows))
+        draws = predict.by_chunks(
+            predict.sampled_targets, self.network_, (rows, numbers), noise_sd, key=key
+        )
+        scale, mean = self._y_standard.scale[:, None], self._y_standard.mean[:, None]
+        return self._shaped(np.asarray(draws, float) * scale + mean)
+
+    def _to_file(self) -> tuple[dict, dict[str, np.ndarray]]:
+        header, arrays = super()._to_file()
+        arrays["y.mean"], arrays["y.scale"] = self._y_standard.mean, self._y_standard.scale
+        return header | {"columns": self._columns}, arrays
+
+    def _own_from_file(self, header: dict, arrays: dict[str, np.ndarray]) -> None:
+        self._columns = header["columns"]
+        self._y_standard = Standardiser(arrays["y.mean"], arrays["y.scale"])
