@@ -20,16 +20,20 @@ MATH = ROOT / "docs" / "math.md"
 RANKS = {
     "core": 0,
     "datasets": 0,
+    "prepare": 0,
     "model": 1,
     "infer": 2,
     "persist": 2,
     "console": 2,
-    "estimators": 3,
-    "presets": 4,
-    "plots": 4,
-    "demo": 5,
-    "cli": 6,
-    "farrier": 7,
+    "checkpoint": 3,
+    "estimators": 4,
+    "presets": 5,
+    "plots": 5,
+    "demo": 6,
+    "bench": 6,
+    "cli": 7,
+    "__main__": 8,
+    "farrier": 9,
 }
 # Within a folder, a file may import those before it.
 ORDER = {
@@ -44,21 +48,25 @@ ORDER = {
     ),
     "model": ("likelihoods", "layers", "network"),
     "infer": ("train", "predict", "compact"),
+    "estimators": ("checks", "base", "regressor", "classifier", "files"),
 }
 # Outside packages, and the only files that may import them.
 DOORS = {
     "optax": {"infer/train.py"},
     "safetensors": {"persist.py"},
-    "sklearn": {"estimators.py", "datasets.py", "demo.py"},
+    "sklearn": {
+        "estimators/checks.py",
+        "estimators/base.py",
+        "estimators/regressor.py",
+        "estimators/classifier.py",
+    },
     "rich": {"console.py"},
     "typer": {"cli.py"},
     "matplotlib": {"plots.py"},
-    "pandas": {"datasets.py", "cli.py"},
-    "pooch": {"datasets.py", "cli.py"},
-    "pyarrow": {"datasets.py", "cli.py"},
 }
 MAY_PRINT = {"cli.py", "console.py", "demo.py"}
 NEVER_IMPORTED = {"__future__", "pickle", "cloudpickle", "dill"}
+MAY_FILTER = {"demo.py"}  # a program of its own, whose table says what was warned of
 NEVER_CALLED = {
     "config.update",
     "jax.config.update",
@@ -258,7 +266,9 @@ def test_documents_name_tests_that_exist():
 
 @each_file
 def test_the_library_leaves_the_process_alone(file):
-    assert not set(calls(file)) & NEVER_CALLED
+    filters = {name for name in NEVER_CALLED if name.startswith("warnings.")}
+    allowed = filters if file.name in MAY_FILTER else set()
+    assert not set(calls(file)) & NEVER_CALLED - allowed
     assert not {module.split(".")[0] for module in imports_of(file)} & NEVER_IMPORTED
     if file.relative_to(SOURCE).as_posix() not in MAY_PRINT:
         assert "print" not in calls(file)

@@ -1,16 +1,19 @@
 """Bayesian neural networks that choose their own width."""
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
-from . import presets
-from .core.priors import Gaussian, Horseshoe
-from .estimators import (
-    HorseshoeClassifier,
-    HorseshoeRegressor,
-    TrainingWarning,
-    load,
-)
-from .model.likelihoods import GaussianNoise
+if TYPE_CHECKING:
+    from . import datasets, presets
+    from .core.priors import Gaussian, Horseshoe
+    from .estimators import (
+        HorseshoeClassifier,
+        HorseshoeRegressor,
+        TrainingWarning,
+        load,
+    )
+    from .model.likelihoods import GaussianNoise
 
 __version__ = version("farrier")
 __all__ = [
@@ -20,7 +23,30 @@ __all__ = [
     "HorseshoeClassifier",
     "HorseshoeRegressor",
     "TrainingWarning",
-    "__version__",
+    "datasets",
     "load",
     "presets",
 ]
+
+_HOMES = {
+    "Gaussian": ".core.priors",
+    "Horseshoe": ".core.priors",
+    "GaussianNoise": ".model.likelihoods",
+    "HorseshoeClassifier": ".estimators",
+    "HorseshoeRegressor": ".estimators",
+    "TrainingWarning": ".estimators",
+    "load": ".estimators",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when first used: the command line starts without JAX."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name], __name__), name)
+    if name in __all__:
+        return import_module(f".{name}", __name__)
+    raise AttributeError(f"module 'farrier' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

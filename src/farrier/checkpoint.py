@@ -3,8 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from . import persist
 from .infer.train import Run, Status
 
@@ -36,8 +34,8 @@ def read_seed(path: str | Path, *, mark: str) -> int | None:
     header, _ = persist.read(path, KIND)
     if header["mark"] != mark:
         raise ValueError(
-            f"The checkpoint {str(path)!r} belongs to other rows or other settings. Give "
-            "another file, or delete it to start anew."
+            f"The checkpoint {str(path)!r} belongs to other rows or other settings. "
+            "Give another file, or delete it to start anew."
         )
     return header["seed"]
 

@@ -4,21 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-try:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.table import Table
-
-    RICH = True
-except ModuleNotFoundError:
-    RICH = False
+from importlib.util import find_spec
 
 LINES = 10  # plain lines for one piece of work
 
@@ -26,19 +12,22 @@ LINES = 10  # plain lines for one piece of work
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
     """A function that shows how many of `total` steps are done, and a short text."""
-    if RICH and sys.stderr.isatty():
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
-        )
-        with Progress(*columns, console=Console(stderr=True)) as bar:
-            task = bar.add_task(title, total=total, note="")
-            yield lambda done, note: bar.update(task, completed=done, note=note)
-    else:
+    if not (sys.stderr.isatty() and find_spec("rich")):
         yield _lines(title, total)
+        return
+    from rich import progress as rich_progress
+    from rich.console import Console
+
+    columns = (
+        rich_progress.TextColumn("{task.description}"),
+        rich_progress.BarColumn(),
+        rich_progress.MofNCompleteColumn(),
+        rich_progress.TimeRemainingColumn(),
+        rich_progress.TextColumn("{task.fields[note]}"),
+    )
+    with rich_progress.Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(title, total=total, note="")
+        yield lambda done, note: bar.update(task, completed=done, note=note)
 
 
 def _lines(title: str, total: int) -> Callable[[int, str], None]:
@@ -58,10 +47,9 @@ def _lines(title: str, total: int) -> Callable[[int, str], None]:
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     """A table on standard output; numbers stand to the right."""
-    if not RICH:
-        raise ModuleNotFoundError(
-            "Tables need the package rich: pip install 'farrier[cli]'."
-        )
+    from rich.console import Console
+    from rich.table import Table
+
     grid = Table(title=title, title_justify="left")
     for index, column in enumerate(columns):
         grid.add_column(column, justify="left" if index == 0 else "right")

@@ -1,8 +1,8 @@
 """Files: arrays as safetensors with one JSON header, and a checksum. No pickle.
 
-A tree is written leaf by leaf under the names of its fields, and read into a skeleton of
-the same structure. Files are written under a temporary name and then renamed, so that a
-file under its own name is always whole.
+A tree is written leaf by leaf under the names of its fields, and read into a skeleton
+of the same structure. Files are written under a temporary name and then renamed, so
+that a file under its own name is always whole.
 """
 
 import hashlib
@@ -58,7 +58,7 @@ def checksum(arrays: dict[str, np.ndarray]) -> str:
 
 
 def write(path: str | Path, kind: str, header: dict, arrays: dict) -> None:
-    """Write a file of one kind ("model", "checkpoint"), under its name only when whole."""
+    """Write a file of one kind, "model" or "checkpoint", in one piece."""
     path = Path(path)
     # Zero-dimensional and non-contiguous arrays are laid out anew for safetensors.
     arrays = {name: np.array(value, order="C") for name, value in arrays.items()}
@@ -84,7 +84,7 @@ def read(path: str | Path, kind: str) -> tuple[dict, dict[str, np.ndarray]]:
     try:
         with safe_open(path, framework="numpy") as file:
             text = (file.metadata() or {}).get(_HEADER)
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            arrays = {name: file.get_tensor(name) for name in file.keys()}
     except SafetensorError as error:
         raise ValueError(
             f"{str(path)!r} is damaged or is not a file that farrier wrote: {error}."
@@ -95,7 +95,7 @@ def read(path: str | Path, kind: str) -> tuple[dict, dict[str, np.ndarray]]:
     if header["format"] != FORMAT:
         raise ValueError(
             f"{str(path)!r} has format {header['format']}; this version reads format "
-            f"{FORMAT}. Read it with the version that wrote it: {header.get('version')}."
+            f"{FORMAT}. Read it with the version that wrote it, {header.get('version')}."
         )
     if header["kind"] != kind:
         raise ValueError(f"{str(path)!r} is a {header['kind']}, not a {kind}.")

@@ -41,10 +41,10 @@ class Standardiser:
 def merge_rows(
     x: np.ndarray, y: np.ndarray, weight: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Distinct rows in an order that depends on their contents alone, weights added up.
+    """Distinct rows, in an order by their contents alone, with their weights added up.
 
-    Rows of weight 0 go. A data set then gives the same fit in any order, and a weight of
-    2 the same as a row that is there twice.
+    Rows of weight 0 go. A data set then gives the same fit in any order, and a weight
+    of 2 the same as a row that is there twice.
     """
     used = weight > 0
     x, y, weight = x[used], y[used], weight[used]

@@ -240,7 +240,8 @@ def test_a_layer_starts_with_weights_of_variance_two_over_fan_in(getkey, prior, 
     w = np.concatenate([np.asarray(kernel.loc), np.asarray(bias.loc)[None]]) * factor
     sd = np.sqrt(2 / (d_in + 1))
     assert stats.kstest(w.ravel(), stats.norm(0, sd).cdf).pvalue > 1e-6
-    np.testing.assert_allclose(kernel.scale * factor, INITIAL_SD * sd, rtol=1e-9)
+    own_sd = np.asarray(kernel.scale) * factor
+    np.testing.assert_allclose(own_sd, INITIAL_SD * sd, rtol=1e-9)
 
 
 def test_updated_moves_every_auxiliary_variable_and_nothing_else(getkey):

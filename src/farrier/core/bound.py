@@ -1,6 +1,6 @@
 """The lower bound on the log evidence, with its terms kept apart.
 
-    bound = E_q[ln p(y | x, ...)] - sum of KL(q || p)                                (B1)
+    bound = E_q[ln p(y | x, ...)] - sum of KL(q || p)                               (B1)
 
 All terms are in nats over the whole data set, constants included, so that the bounds of
 two models of the same data can be compared.

@@ -1,6 +1,6 @@
 """Variational factors: moments, entropies, divergences, draws.
 
-    q(ln s) = N(loc, scale^2)  =>  E[s^p] = exp(p loc + p^2 scale^2 / 2)             (M3)
+    q(ln s) = N(loc, scale^2)  =>  E[s^p] = exp(p loc + p^2 scale^2 / 2)            (M3)
 
 Every `..._rate` is the rate of the density as written in docs/notation.md: Gamma(a, b)
 has mean a / b, and IG(a, b) is the law of 1 / x for x ~ Gamma(a, b).
@@ -141,7 +141,10 @@ class InverseGamma(eqx.Module):
         return a + jnp.log(self.rate) + gammaln(a) - (1 + a) * digamma(a)
 
     def expected_log_density(
-        self, shape: float, rate: Float[Array, "*shape"], log_rate: Float[Array, "*shape"]
+        self,
+        shape: float,
+        rate: Float[Array, "*shape"],
+        log_rate: Float[Array, "*shape"],
     ) -> Float[Array, "*shape"]:
         """E ln IG(x; shape, rate), where E[rate] and E[ln rate] may differ   (F11).
 

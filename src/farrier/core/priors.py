@@ -1,7 +1,7 @@
 """Priors a user can name: which scales multiply the weights of a layer.
 
-    horseshoe   s_k = tau_k upsilon,  tau_k ~ C+(0, b_node),  upsilon ~ C+(0, b_layer)
-    Gaussian    s_k = kappa,          kappa ~ C+(0, b_kappa)                         (M1)
+horseshoe   s_k = tau_k upsilon,  tau_k ~ C+(0, b_node),  upsilon ~ C+(0, b_layer)
+Gaussian    s_k = kappa,          kappa ~ C+(0, b_kappa)                         (M1)
 """
 
 import abc
@@ -39,10 +39,13 @@ class AbstractPrior(abc.ABC):
             if value not in known:
                 raise ValueError(f"`{field}` must be one of {[*known]}, got {value!r}.")
         for field, value in vars(self).items():
-            if field not in ("parametrisation", "half_cauchy") and not 0 < value < float(
-                "inf"
-            ):
-                raise ValueError(f"`{field}` must be positive and finite, got {value!r}.")
+            if field not in (
+                "parametrisation",
+                "half_cauchy",
+            ) and not 0 < value < float("inf"):
+                raise ValueError(
+                    f"`{field}` must be positive and finite, got {value!r}."
+                )
 
     @abc.abstractmethod
     def scales(self, nodes: int, *, start: float) -> dict[str, Scale]:

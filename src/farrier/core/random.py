@@ -4,9 +4,9 @@
     z0 = r cos(pi v),  z1 = r sin(pi v),  r = sqrt(-2 ln u)                     (R1)
 
 with u in (0, 1] and v in [-1, 1] made from x0 and x1. Threefry with 2 x 32 bits has no
-known statistical flaw from 13 rounds on (Salmon et al. 2011). Written out, it is one elementwise expression that XLA fuses with the Box-Muller transform: no
-array of bits is ever stored. The noise of a row does not depend on how many other rows
-are drawn with it.
+known statistical flaw from 13 rounds on (Salmon et al. 2011). Written out, it is one
+elementwise expression that XLA fuses with the Box-Muller transform: no array of bits is
+ever stored. An entry does not depend on how many others are drawn with it.
 """
 
 import math

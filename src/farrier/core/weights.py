@@ -1,12 +1,12 @@
 """Weight posteriors, and the two ways to put a scale on the weights of a node.
 
-    w_k = tau_k upsilon beta_k,   beta_k ~ N(0, I)                                   (M1)
+    w_k = tau_k upsilon beta_k,   beta_k ~ N(0, I)                                  (M1)
 
 Non-centred, the posterior stands on beta and the scale multiplies the draw; centred, it
 stands on w itself. The weights into node k, its bias included, share the scale s_k:
 
     KL(q(w_k) || N(0, s_k^2 I)) = 1/2 E[1/s_k^2] E|w_k|^2 + n E[ln s_k]
-                                  + n/2 ln(2 pi) - H[q(w_k)]                         (M7)
+                                  + n/2 ln(2 pi) - H[q(w_k)]                        (M7)
 """
 
 import abc

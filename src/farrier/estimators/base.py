@@ -168,7 +168,9 @@ class NetworkEstimator(BaseEstimator):
         watchers: list[Callable[[Run], None]] = []
         if checkpoint is not None:
             watchers.append(
-                lambda run: write_checkpoint(checkpoint, run, mark=mark, seed=self._seed)
+                lambda run: write_checkpoint(
+                    checkpoint, run, mark=mark, seed=self._seed
+                )
             )
         with ExitStack() as stack:
             if self.verbose:
@@ -246,7 +248,9 @@ class NetworkEstimator(BaseEstimator):
                     "be too narrow. Try a larger `hidden_layer_sizes`."
                 )
 
-    def _partial_fit(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray, n_rows) -> Self:
+    def _partial_fit(
+        self, x: np.ndarray, y: np.ndarray, weight: np.ndarray, n_rows
+    ) -> Self:
         """One pass over the given rows, at a constant learning rate."""
         if not hasattr(self, "_run"):
             prior, widths = self._checked_prior(), self._checked_widths()
@@ -261,13 +265,17 @@ class NetworkEstimator(BaseEstimator):
         x, y = self._x_standard(x), self._y_standard(y)
         # Each row stands for as many as there are of them in the whole data set.
         config = self._config(len(x))
-        data = Data.create(x, y, weight * total / weight.sum(), batch_size=config.batch_size)
+        data = Data.create(
+            x, y, weight * total / weight.sum(), batch_size=config.batch_size
+        )
         run = self._run
         network = _with_total(run.state.network, self._likelihood_for(total))
         state = dataclasses.replace(run.state, network=network)
         history = run.history
         for _ in range(int(data.batches)):
-            state, means = run_chunk(state, data, run.schedule, 1, 1, key=self._key("train"))
+            state, means = run_chunk(
+                state, data, run.schedule, 1, 1, key=self._key("train")
+            )
             terms = dict(zip(history.terms, np.asarray(means, float).T, strict=True))
             history = history.extended(np.array([int(state.step)]), terms)
         history.skipped = int(state.skipped)
@@ -333,7 +341,9 @@ class NetworkEstimator(BaseEstimator):
 
     def _checked_prior(self) -> AbstractPrior:
         if self.posterior != "factorised":
-            raise ValueError(f"`posterior` must be 'factorised', got {self.posterior!r}.")
+            raise ValueError(
+                f"`posterior` must be 'factorised', got {self.posterior!r}."
+            )
         if isinstance(self.prior, AbstractPrior):
             return self.prior
         if self.prior not in PRIORS:
@@ -428,7 +438,10 @@ class NetworkEstimator(BaseEstimator):
         ):
             arrays[f"nodes[{layer}].shares"] = share
             arrays[f"nodes[{layer}].keep"] = keep
-        arrays["x.mean"], arrays["x.scale"] = self._x_standard.mean, self._x_standard.scale
+        arrays["x.mean"], arrays["x.scale"] = (
+            self._x_standard.mean,
+            self._x_standard.scale,
+        )
         arrays["history.step"] = history.step
         arrays |= {f"history.terms.{name}": v for name, v in history.terms.items()}
         return header, arrays
@@ -436,7 +449,9 @@ class NetworkEstimator(BaseEstimator):
     @classmethod
     def _from_file(cls, header: dict, arrays: dict[str, np.ndarray]) -> Self:
         """The estimator that `_to_file` wrote."""
-        model = cls(**{name: _decode(value) for name, value in header["params"].items()})
+        model = cls(
+            **{name: _decode(value) for name, value in header["params"].items()}
+        )
         model._seed = header["seed"]
         model.n_features_in_ = header["n_features_in"]
         if header["feature_names_in"] is not None:
@@ -456,10 +471,16 @@ class NetworkEstimator(BaseEstimator):
         terms = "history.terms."
         model.history_ = History(
             arrays["history.step"],
-            {n.removeprefix(terms): v for n, v in arrays.items() if n.startswith(terms)},
+            {
+                n.removeprefix(terms): v
+                for n, v in arrays.items()
+                if n.startswith(terms)
+            },
             **header["history"] | {"status": Status(header["history"]["status"])},
         )
-        model._nodes = Nodes(tuple(arrays[f"nodes[{layer}].shares"] for layer in layers))
+        model._nodes = Nodes(
+            tuple(arrays[f"nodes[{layer}].shares"] for layer in layers)
+        )
         model._set_nodes()
         return model
 

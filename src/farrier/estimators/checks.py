@@ -40,7 +40,9 @@ def checked_weight(sample_weight: ArrayLike | None, rows: int) -> np.ndarray:
     if (weight < 0).any():
         raise ValueError("`sample_weight` must not be negative.")
     if not weight.any():
-        raise ValueError("`sample_weight` is zero for all rows: there is nothing to fit.")
+        raise ValueError(
+            "`sample_weight` is zero for all rows: there is nothing to fit."
+        )
     return weight
 
 

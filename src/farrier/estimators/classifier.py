@@ -128,7 +128,9 @@ class HorseshoeClassifier(ClassifierMixin, NetworkEstimator):
         weight = weight * compute_sample_weight(self.class_weight, y)
         return self._partial_fit(X, self._codes(y), weight, n_rows)
 
-    def _checked_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _checked_xy(
+        self, X: Any, y: Any, *, reset: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
         X, y = numbers(
             validate_data,
             self,

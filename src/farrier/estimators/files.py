@@ -14,5 +14,7 @@ def load(path: str | Path) -> NetworkEstimator:
     """The estimator that `save` wrote: it predicts the same bits."""
     header, arrays = persist.read(path, "model")
     if header["class"] not in CLASSES:
-        raise ValueError(f"{str(path)!r} holds an unknown estimator, {header['class']!r}.")
+        raise ValueError(
+            f"{str(path)!r} holds an unknown estimator, {header['class']!r}."
+        )
     return CLASSES[header["class"]]._from_file(header, arrays)

@@ -140,7 +140,9 @@ class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
         X, y = self._checked_xy(X, y, reset=not hasattr(self, "_run"))
         return self._partial_fit(X, y, checked_weight(sample_weight, len(X)), n_rows)
 
-    def _checked_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _checked_xy(
+        self, X: Any, y: Any, *, reset: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
         X, y = numbers(
             validate_data,
             self,
@@ -173,7 +175,9 @@ class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
             )
         return noise.build(self._columns or 1, rows=float(rows))
 
-    def _summary(self, summary: Callable, X: ArrayLike, *more: Any, draws: int = 0) -> Any:
+    def _summary(
+        self, summary: Callable, X: ArrayLike, *more: Any, draws: int = 0
+    ) -> Any:
         """A summary of the predictive mixture for the rows of X, in standard units."""
         rows = self._checked_rows(X)
         arrays = [value for value in more if isinstance(value, np.ndarray)]
@@ -243,7 +247,10 @@ class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
 
     def _to_file(self) -> tuple[dict, dict[str, np.ndarray]]:
         header, arrays = super()._to_file()
-        arrays["y.mean"], arrays["y.scale"] = self._y_standard.mean, self._y_standard.scale
+        arrays["y.mean"], arrays["y.scale"] = (
+            self._y_standard.mean,
+            self._y_standard.scale,
+        )
         return header | {"columns": self._columns}, arrays
 
     def _own_from_file(self, header: dict, arrays: dict[str, np.ndarray]) -> None:

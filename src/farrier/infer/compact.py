@@ -2,19 +2,19 @@
 
 For each posterior draw, the share of node k in the variation of what it feeds:
 
-    s_k = max_j sd_rows(a_k) |w_kj| / sqrt(var_rows(u_j) + noise_j)                  (S1)
+    s_k = max_j sd_rows(a_k) |w_kj| / sqrt(var_rows(u_j) + noise_j)                 (S1)
 
 Here j runs over the outputs, whose noise is the target's own (for C classes that of the
-centred Gumbel law behind the softmax, (1 - 1/C) pi^2 / 6), or over the nodes of the next layer that are on, without
-noise. A node is on when the median of s_k over the draws is over 1 %. Inputs and targets
-enter only through ratios, so that their units do not matter.
+centred Gumbel law behind the softmax, (1 - 1/C) pi^2 / 6), or over the nodes of the
+next layer that are on, without noise. A node is on when the median of s_k over the draws is
+over 1 %. Inputs and targets enter only through ratios: their units do not matter.
 
 What a node that is off still says is folded into the rest of its layer. Over the rows,
-its mean activation is a constant plus a little of the kept nodes, a_k = c + sum_i d_ki a_i;
-its weights beta_kj go to the bias and to the kept nodes in these parts:
+its mean activation is a constant plus a little of the kept nodes,
+a_k = c + sum_i d_ki a_i; its weights go to the bias and to the kept nodes:
 
     mu_0j += c mu_kj,   mu_ij += d_ki mu_kj,
-    sigma_0j^2 += E[a_k^2] sigma_kj^2 + Var[a_k] mu_kj^2                             (C1)
+    sigma_0j^2 += E[a_k^2] sigma_kj^2 + Var[a_k] mu_kj^2                            (C1)
 
 Where a_k is constant this is exact, in both parametrisations: all weights into node j,
 its bias included, share one scale.
@@ -24,6 +24,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -230,7 +231,7 @@ def drop(network: Network, keep: tuple[np.ndarray, ...]) -> Network:
 
 
 def _drop_nodes(layer: Layer, kept: np.ndarray) -> Layer:
-    def pick(leaf: Array | float) -> Array | float:
+    def pick(leaf: Any) -> Any:
         return leaf[..., kept] if eqx.is_array(leaf) else leaf
 
     scales = {
@@ -238,7 +239,9 @@ def _drop_nodes(layer: Layer, kept: np.ndarray) -> Layer:
         for name, scale in layer.scales.items()
     }
     new = (jax.tree.map(pick, layer.weights), scales, pick(layer.nodes))
-    return eqx.tree_at(lambda layer: (layer.weights, layer.scales, layer.nodes), layer, new)
+    return eqx.tree_at(
+        lambda layer: (layer.weights, layer.scales, layer.nodes), layer, new
+    )
 
 
 def _drop_inputs(layer: Layer, kept: np.ndarray) -> Layer:

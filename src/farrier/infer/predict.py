@@ -1,13 +1,13 @@
 """The posterior predictive: a mixture over a fixed set of draws of the network.
 
     p(y | x) = 1/S sum_s N(y; m_s(x), v_s(x) + 1 / gamma_s)         regression
-    p(y = c | x) = 1/S sum_s softmax(f_s(x))_c                      classification   (P1)
+    p(y = c | x) = 1/S sum_s softmax(f_s(x))_c                      classification  (P1)
 
 Draw s fixes all weights of the hidden layers, the scale of the output layer and gamma.
-The weights of the output layer are integrated in closed form for regression (m_s and v_s)
+The weights of the output layer are integrated in closed form for regression (m_s, v_s)
 and drawn for classification. Draw s depends on the key and on s alone, so that a
 prediction is a function of its own row: chunks, order and the other rows do not change
-it. Of each chunk only what is asked for is kept: memory does not grow with rows x draws.
+it. Of each chunk only what is asked for is kept, so that memory is bounded.
 """
 
 import math
@@ -235,5 +235,7 @@ def _pad_rows(values: np.ndarray, size: int) -> Array:
 
 
 @eqx.filter_jit
-def _compiled(summary: Callable, network: Network, *args: Any, key: PRNGKeyArray) -> Any:
+def _compiled(
+    summary: Callable, network: Network, *args: Any, key: PRNGKeyArray
+) -> Any:
     return summary(network, *args, key=key)

@@ -58,17 +58,24 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "max_bad_run"):
             if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
+                raise ValueError(
+                    f"`{name}` must be at least 1, got {getattr(self, name)}."
+                )
         for name in ("learning_rate", "kl_weight"):
             value = getattr(self, name)
             if not 0 < value < math.inf:
-                raise ValueError(f"`{name}` must be positive and finite, got {value!r}.")
+                raise ValueError(
+                    f"`{name}` must be positive and finite, got {value!r}."
+                )
         if not 0 <= self.kl_warm_up <= 1:
             raise ValueError(
-                f"`kl_warm_up` is a share of the steps, from 0 to 1, got {self.kl_warm_up!r}."
+                "`kl_warm_up` is a share of the steps, from 0 to 1, got "
+                f"{self.kl_warm_up!r}."
             )
         if not self.tolerance >= 0:
-            raise ValueError(f"`tolerance` must not be negative, got {self.tolerance!r}.")
+            raise ValueError(
+                f"`tolerance` must not be negative, got {self.tolerance!r}."
+            )
 
 
 class Data(eqx.Module):
@@ -103,11 +110,8 @@ class Data(eqx.Module):
             filled[:rows] = values
             return filled
 
-        return cls(
-            *(jnp.asarray(pad(values)) for values in (x, y, weight)),
-            jnp.asarray(rows, jnp.int32),
-            size,
-        )
+        x, y, weight = (jnp.asarray(pad(values)) for values in (x, y, weight))
+        return cls(x, y, weight, jnp.asarray(rows, jnp.int32), size)
 
     @property
     def batches(self) -> Int[Array, ""]:
@@ -148,7 +152,9 @@ class Schedule(eqx.Module):
     def rate(self, step: Int[Array, ""]) -> Float[Array, ""]:
         """Learning rate: half a cosine from `start` to `end`."""
         dtype = self.start_rate.dtype
-        progress = (step - self.start).astype(dtype) / (self.end - self.start).astype(dtype)
+        progress = (step - self.start).astype(dtype) / (self.end - self.start).astype(
+            dtype
+        )
         return self.start_rate * 0.5 * (1 + jnp.cos(jnp.pi * progress))
 
     def kl_weight_at(self, step: Int[Array, ""]) -> Float[Array, ""]:
@@ -161,7 +167,11 @@ class Schedule(eqx.Module):
         """The schedule that goes from the present rate down to 0 at `end`."""
         step = jnp.asarray(now, jnp.int32)
         return type(self)(
-            self.rate(step), step, jnp.asarray(end, jnp.int32), self.kl_weight, self.warm_up
+            self.rate(step),
+            step,
+            jnp.asarray(end, jnp.int32),
+            self.kl_weight,
+            self.warm_up,
         )
 
 
@@ -304,13 +314,13 @@ def _step(
             updates, optimiser = adam().update(grads, optimiser, params)
         rate = schedule.rate(state.step)
         params = jax.tree.map(lambda p, u: p - rate * u, params, updates)
-        return eqx.filter(eqx.combine(params, fixed).updated(), eqx.is_inexact_array), optimiser
+        return eqx.filter(
+            eqx.combine(params, fixed).updated(), eqx.is_inexact_array
+        ), optimiser
 
     term_finite = jnp.isfinite(terms)
     good = term_finite.all() & jnp.isfinite(optax.tree.norm(grads))
-    params, optimiser = lax.cond(
-        good, move, lambda *old: old, params, state.optimiser
-    )
+    params, optimiser = lax.cond(good, move, lambda *old: old, params, state.optimiser)
     bad_term = jnp.where(term_finite.all(), len(terms), jnp.argmin(term_finite))
     first = ~good & (state.bad_step < 0)
     bad = (~good).astype(jnp.int32)
@@ -336,7 +346,8 @@ def epoch_order(
         return jnp.arange(padded)
     key_epoch = jr.fold_in(jr.fold_in(key, 2**32 - 1), step // data.batches)
     lots = jr.bits(key_epoch, (padded,), jnp.uint32) >> jnp.uint32(1)
-    lots = jnp.where(jnp.arange(padded) < data.rows, lots, jnp.uint32(2**32 - 1))
+    real = jnp.arange(padded, dtype=jnp.int32) < data.rows
+    lots = jnp.where(real, lots, jnp.uint32(2**32 - 1))
     return jnp.pad(jnp.argsort(lots), (0, data.batch_size))
 
 
@@ -360,8 +371,10 @@ def batch(data: Data, order: Int[Array, " slots"], step: Int[Array, ""]):
         return data.x, data.y, data.weight
     first = (step % data.batches) * data.batch_size
     rows = lax.dynamic_slice(order, (first,), (data.batch_size,))
-    real = first + jnp.arange(data.batch_size) < data.rows
-    weight = jnp.where(real, data.weight[rows], 0) * data.batches.astype(data.weight.dtype)
+    real = first + jnp.arange(data.batch_size, dtype=jnp.int32) < data.rows
+    weight = jnp.where(real, data.weight[rows], 0) * data.batches.astype(
+        data.weight.dtype
+    )
     return data.x[rows], data.y[rows], weight
 
 

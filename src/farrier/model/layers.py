@@ -1,7 +1,7 @@
 """A layer: a weight posterior, the scales that multiply it, and the prior's form.
 
     u_k | tau, upsilon ~ N(tau_k upsilon mu_k.[a, 1],
-                           tau_k^2 upsilon^2 (sigma_k^2).[a, 1]^2)                   (M6)
+                           tau_k^2 upsilon^2 (sigma_k^2).[a, 1]^2)                  (M6)
 
 Scales and noise are drawn fresh for each row. Each data term of the bound depends only
 on the marginal of q, so this is exact; one draw for a whole batch has the same mean and

@@ -1,7 +1,7 @@
 """Likelihoods: their expected log density under q, their own unknowns, their draws.
 
-    y ~ N(f(x), 1 / gamma),   gamma ~ Gamma(a, b)                                    (L1)
-    p(y = c) = softmax(f(x))_c                                                       (L2)
+y ~ N(f(x), 1 / gamma),   gamma ~ Gamma(a, b)                                    (L1)
+p(y = c) = softmax(f(x))_c                                                       (L2)
 """
 
 import abc
@@ -56,7 +56,7 @@ class GaussianLikelihood(AbstractLikelihood):
     def expected_log_density(
         self, y: Float[Array, "batch targets"] | Int[Array, " batch"], f: Conditional
     ) -> Float[Array, " batch"]:
-        """Closed over gamma and over the last layer's weights (L3), summed over targets.
+        """Closed over gamma and the last layer's weights (L3), summed over targets.
 
         1/2 (E[ln gamma] - ln 2 pi) - 1/2 E[gamma] ((y - E f)^2 + Var f)
         """
@@ -67,7 +67,9 @@ class GaussianLikelihood(AbstractLikelihood):
 
     def kl(self) -> dict[str, Float[Array, ""]]:
         """KL of the precisions from their Gamma prior (F7)."""
-        return {"noise/gamma": self.gamma.kl_to(self.prior_shape, self.prior_rate).sum()}
+        return {
+            "noise/gamma": self.gamma.kl_to(self.prior_shape, self.prior_rate).sum()
+        }
 
     @staticmethod
     def kl_names() -> tuple[str, ...]:
@@ -92,7 +94,7 @@ class CategoricalLikelihood(AbstractLikelihood):
     def expected_log_density(
         self, y: Float[Array, "batch targets"] | Int[Array, " batch"], f: Conditional
     ) -> Float[Array, " batch"]:
-        """One draw of ln softmax(f)_y for each row: unbiased for its expectation (L2)."""
+        """One draw of ln softmax(f)_y for each row, unbiased (L2)."""
         log_probability = jax.nn.log_softmax(f.draw())
         return jnp.take_along_axis(log_probability, y[:, None], axis=1)[:, 0]
 
@@ -110,9 +112,9 @@ class CategoricalLikelihood(AbstractLikelihood):
 class GaussianNoise:
     """Normal noise on the standardised target, its precision ~ Gamma(shape, rate).
 
-    With n rows the noise standard deviation cannot go under sqrt(rate / (shape + n / 2))
-    of the target's own. The default is weak; the paper's Gamma(6, 6) stops at more than
-    the noise of many tables.
+    With n rows the noise standard deviation cannot go under
+    sqrt(rate / (shape + n / 2)) of the target's own. The default is weak; the paper's
+    Gamma(6, 6) stops at more than the noise of many tables.
     """
 
     name: ClassVar[str] = "gaussian"
@@ -123,7 +125,9 @@ class GaussianNoise:
         for field in ("shape", "rate"):
             value = getattr(self, field)
             if not 0 < value < float("inf"):
-                raise ValueError(f"`{field}` must be positive and finite, got {value!r}.")
+                raise ValueError(
+                    f"`{field}` must be positive and finite, got {value!r}."
+                )
 
     def build(self, d_out: int, *, rows: float) -> GaussianLikelihood:
         """The likelihood of `rows` rows; q(gamma) starts with mean 1.

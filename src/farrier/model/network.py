@@ -1,6 +1,6 @@
 """A network: layers, activation, likelihood; its bound and its draws.
 
-    bound = sum_i weight_i E_q[ln p(y_i | x_i)] - sum over layers of KL(q || p)      (B1)
+bound = sum_i weight_i E_q[ln p(y_i | x_i)] - sum over layers of KL(q || p)      (B1)
 """
 
 from collections.abc import Callable
@@ -111,7 +111,7 @@ class Network(eqx.Module):
         return Bound(log_likelihood, self.kl())
 
     def kl(self) -> dict[str, Float[Array, ""]]:
-        """Every divergence by name: `layer_1/beta`, ..., `output/kappa`, `noise/gamma`."""
+        """Every divergence by name: `layer_1/beta`, ..., `noise/gamma`."""
         parts = {}
         for name, layer in self.named_layers().items():
             parts |= {f"{name}/{part}": value for part, value in layer.kl().items()}

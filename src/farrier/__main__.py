@@ -1,0 +1,5 @@
+"""`python -m farrier`."""
+
+from .cli import main
+
+main()

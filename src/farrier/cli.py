@@ -1,0 +1,112 @@
+"""The command line. Each command imports what it needs when it runs."""
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+try:
+    import typer
+except ModuleNotFoundError as error:
+    raise SystemExit(
+        "The command line needs more packages: pip install 'farrier[cli]'."
+    ) from error
+
+app = typer.Typer(
+    help="Bayesian neural networks that choose their own width.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"farrier {version('farrier')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version."
+        ),
+    ] = False,
+) -> None:
+    del show_version
+
+
+@app.command()
+def demo(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for figures and rows.")
+    ] = Path("demo"),
+) -> None:
+    """Fit the two small problems of the paper: a table here, figures in a folder."""
+    from . import demo as demonstration
+    from .console import progress, table
+
+    if output.exists() and not output.is_dir():
+        raise typer.BadParameter(f"{str(output)!r} is a file; a folder is needed.")
+    with progress("demo", demonstration.FITS) as report:
+        rows = demonstration.run(output, report)
+    table(
+        "Horseshoe beside Gaussian (test data; log density in nats a point)",
+        [
+            "data",
+            "prior",
+            "units",
+            "nodes on",
+            "weights on",
+            "RMSE",
+            "error",
+            "log density",
+            "s",
+        ],
+        [
+            [
+                row["data"],
+                row["prior"],
+                str(row["width"]),
+                str(row["nodes_on"]),
+                str(row["weights_on"]),
+                f"{row['rmse']:.2f}" if "rmse" in row else "",
+                f"{100 * row['error_rate']:.1f} %" if "error_rate" in row else "",
+                f"{row['log_density']:.2f}",
+                f"{row['seconds']:.1f}",
+            ]
+            for row in rows
+        ],
+    )
+    typer.echo(
+        "nodes on: what a node sends on matters; weights on: the norm of the expected "
+        "weights into it is over 5 % of the largest."
+    )
+    typer.echo(f"Figures: {output / 'cubic.png'}, {output / 'structure.png'}")
+
+
+@app.command()
+def bench(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for bench.json.")
+    ] = Path("benchmarks/results"),
+) -> None:
+    """Time training steps, random numbers, a fit, predictions and start-up."""
+    from . import bench as timings
+    from .console import progress, table
+
+    with progress("bench", len(timings.PARTS)) as report:
+        found = timings.run(output, report)
+    rows = [
+        [part, name, f"{value:.3g}"]
+        for part, figures in found.items()
+        for name, value in figures.items()
+    ]
+    table("Timings (medians of runs in turn)", ["part", "figure", "value"], rows)
+    typer.echo(f"Written: {output / 'bench.json'}")
+
+
+def main() -> None:
+    """Entry point of the `farrier` command."""
+    app()

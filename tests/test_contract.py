@@ -1,0 +1,20 @@
+"""scikit-learn's own checks of an estimator. None of them is expected to fail."""
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from farrier import HorseshoeClassifier, HorseshoeRegressor
+
+# A network of 8 nodes has nearly all of them on, and says so.
+pytestmark = pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
+SMALL = {
+    "hidden_layer_sizes": (8,),
+    "learning_rate_init": 0.03,
+    "max_iter": 300,
+    "n_draws": 50,
+}
+
+
+@parametrize_with_checks([HorseshoeRegressor(**SMALL), HorseshoeClassifier(**SMALL)])
+def test_scikit_learn_check(estimator, check):
+    check(estimator)
