@@ -1,5 +1,8 @@
 """scikit-learn's own checks of an estimator. None of them is expected to fail."""
 
+from collections.abc import Iterator
+
+import jax
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -11,8 +14,16 @@ SMALL = {
     "hidden_layer_sizes": (8,),
     "learning_rate_init": 0.03,
     "max_iter": 300,
-    "n_draws": 50,
+    "n_draws": 48,
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compile_fast() -> Iterator[None]:
+    """The checks ask for some forty shapes and train each for a moment only."""
+    jax.config.update("jax_disable_most_optimizations", val=True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", val=False)
 
 
 @parametrize_with_checks([HorseshoeRegressor(**SMALL), HorseshoeClassifier(**SMALL)])

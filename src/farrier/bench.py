@@ -30,7 +30,8 @@ from .model.likelihoods import Categorical, GaussianNoise
 from .model.network import Network
 
 REPEATS = 7
-SHAPES = {  # name: inputs, hidden layers, outputs, rows of the table, rows in a step, steps
+# Name: inputs, hidden layers, outputs, rows of the table, rows in a step, steps.
+SHAPES = {
     "8-50-1": (8, (50,), 1, 927, 927, 400),
     "784-400-400-10": (784, (400, 400), 10, 4096, 512, 16),
     "784-1200-1200-10": (784, (1200, 1200), 10, 4096, 512, 6),
@@ -112,7 +113,8 @@ def plain_steps(data: Data, sizes: tuple[int, ...], steps: int) -> Callable:
             x = lax.dynamic_slice_in_dim(x, start, data.batch_size)
             y = lax.dynamic_slice_in_dim(y, start, data.batch_size)
         value, grads = jax.value_and_grad(loss)(params, x, y)
-        updates, moments = adam().update(grads, moments)
+        with jax.numpy_dtype_promotion("standard"):
+            updates, moments = adam().update(grads, moments)
         params = jax.tree.map(lambda p, u: p - 1e-3 * u, params, updates)
         return (params, moments), value
 
@@ -188,9 +190,11 @@ def start_up() -> dict[str, float]:
     }
     found = interleaved(
         {
-            name: lambda command=command: subprocess.run(
-                command, check=True, stdout=subprocess.DEVNULL
-            ).returncode
+            name: lambda command=command: (
+                subprocess.run(
+                    command, check=True, stdout=subprocess.DEVNULL
+                ).returncode
+            )
             for name, command in commands.items()
         }
     )
@@ -205,7 +209,9 @@ PARTS: dict[str, Callable[[], dict[str, float]]] = {
 }
 
 
-def run(folder: Path, report: Callable[[int, str], None]) -> dict[str, dict[str, float]]:
+def run(
+    folder: Path, report: Callable[[int, str], None]
+) -> dict[str, dict[str, float]]:
     """All figures, also written to `bench.json` in `folder`."""
     found = {}
     for done, (name, part) in enumerate(PARTS.items()):
@@ -219,6 +225,8 @@ def run(folder: Path, report: Callable[[int, str], None]) -> dict[str, dict[str,
         "python": platform.python_version(),
     }
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"versions": versions, "machine": machine, "figures": found}, indent=1)
+    text = json.dumps(
+        {"versions": versions, "machine": machine, "figures": found}, indent=1
+    )
     (folder / "bench.json").write_text(text + "\n")
     return found

@@ -19,10 +19,11 @@ app = typer.Typer(
 )
 
 
-def _show_version(value: bool) -> None:
+def _show_version(value: bool) -> bool:
     if value:
         typer.echo(f"farrier {version('farrier')}")
         raise typer.Exit
+    return value
 
 
 @app.callback()

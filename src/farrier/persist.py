@@ -8,7 +8,7 @@ that a file under its own name is always whole.
 import hashlib
 import json
 import os
-import tempfile
+import uuid
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,9 +47,9 @@ def fill(skeleton: Tree, prefix: str, arrays: dict[str, np.ndarray]) -> Tree:
     return eqx.combine(jax.tree_util.tree_unflatten(structure, found), static)
 
 
-def checksum(arrays: dict[str, np.ndarray]) -> str:
-    """sha256 over names, shapes, types and contents."""
-    digest = hashlib.sha256()
+def checksum(header: dict, arrays: dict[str, np.ndarray]) -> str:
+    """sha256 over the header and the arrays: names, shapes, types and contents."""
+    digest = hashlib.sha256(json.dumps(header).encode())
     for name in sorted(arrays):
         value = np.ascontiguousarray(arrays[name])
         digest.update(f"{name}{value.shape}{value.dtype.str}".encode())
@@ -62,17 +62,18 @@ def write(path: str | Path, kind: str, header: dict, arrays: dict) -> None:
     path = Path(path)
     # Zero-dimensional and non-contiguous arrays are laid out anew for safetensors.
     arrays = {name: np.array(value, order="C") for name, value in arrays.items()}
-    full = {"format": FORMAT, "kind": kind, "checksum": checksum(arrays), **header}
+    full = {"format": FORMAT, "kind": kind, **header}
+    full["checksum"] = checksum(full, arrays)
     data = save(arrays, {_HEADER: json.dumps(full)})
-    handle, temporary = tempfile.mkstemp(prefix=path.name + ".", dir=path.parent)
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -91,14 +92,18 @@ def read(path: str | Path, kind: str) -> tuple[dict, dict[str, np.ndarray]]:
         ) from error
     if text is None:
         raise ValueError(f"{str(path)!r} is not a file that farrier wrote.")
-    header = json.loads(text)
-    if header["format"] != FORMAT:
+    try:
+        header = json.loads(text)
+        found, found_kind = header["format"], header["kind"]
+    except (ValueError, KeyError) as error:
+        raise ValueError(f"{str(path)!r} is damaged: its header is broken.") from error
+    if found != FORMAT:
         raise ValueError(
-            f"{str(path)!r} has format {header['format']}; this version reads format "
-            f"{FORMAT}. Read it with the version that wrote it, {header.get('version')}."
+            f"{str(path)!r} has format {found}; this version reads format {FORMAT}. "
+            f"Read it with the version that wrote it, {header.get('version')}."
         )
-    if header["kind"] != kind:
-        raise ValueError(f"{str(path)!r} is a {header['kind']}, not a {kind}.")
-    if header["checksum"] != checksum(arrays):
+    if found_kind != kind:
+        raise ValueError(f"{str(path)!r} is a {found_kind}, not a {kind}.")
+    if header.pop("checksum", None) != checksum(header, arrays):
         raise ValueError(f"{str(path)!r} is damaged: its checksum does not fit.")
     return header, arrays

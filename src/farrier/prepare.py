@@ -10,7 +10,8 @@ import numpy as np
 class Standardiser:
     """Columns with their weighted mean taken off, in units of their weighted sd.
 
-    A column that is constant, up to rounding, keeps the scale 1 and becomes 0.
+    A column that is constant, up to rounding, becomes 0. Its scale is its own size, or
+    1 where that is less.
     """
 
     mean: np.ndarray
@@ -27,7 +28,9 @@ class Standardiser:
         unit = np.where(largest > 0, largest, 1)
         scale = unit * np.sqrt(share @ (deviation / unit) ** 2)
         constant = scale <= 1e-12 * np.abs(mean)
-        return cls(mean, np.where(constant | (scale == 0), 1, scale))
+        # The mean of equal values is theirs only up to rounding: 16384 off for 1e20.
+        mean = np.where((values == values[0]).all(axis=0), values[0], mean)
+        return cls(mean, np.where(constant, np.maximum(1, np.abs(mean)), scale))
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
         """Values in standard units."""

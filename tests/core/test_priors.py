@@ -56,7 +56,9 @@ def test_priors_by_name():
 
 @pytest.mark.parametrize("field", ["parametrisation", "half_cauchy"])
 def test_a_form_that_nobody_knows_is_refused(field):
-    with pytest.raises(ValueError, match=f"`{field}` must be one of .*, got 'middling'"):
+    with pytest.raises(
+        ValueError, match=f"`{field}` must be one of .*, got 'middling'"
+    ):
         Horseshoe(**{field: "middling"})
 
 

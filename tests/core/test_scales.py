@@ -74,7 +74,7 @@ def exact_kl_by_quadrature(loc, scale, b):
 
 @pytest.mark.parametrize("b", [0.1, 1.0, 5.0])
 def test_half_cauchy_identity_needs_the_square(getkey, b):
-    """The root of the inverse-gamma draw is half-Cauchy, the draw itself is not (M2)."""
+    """The root of the inverse-gamma draw is half-Cauchy; the draw is not (M2)."""
     half = jnp.full(DRAWS, 0.5)
     lam = InverseGamma(half, jnp.full(DRAWS, b**-2)).sample(key=getkey())
     tau_sq = np.asarray(InverseGamma(half, 1 / lam).sample(key=getkey()))
@@ -92,8 +92,8 @@ def test_half_cauchy_density_by_quadrature_over_lam(b, quantile):
 
     def over_log_lam(t):
         lam = np.exp(t)
-        prior = stats.invgamma(0.5, scale=b**-2).pdf(lam)
-        return lam * prior * 2 * tau * stats.invgamma(0.5, scale=1 / lam).pdf(tau**2)
+        prior = stats.invgamma.pdf(lam, 0.5, scale=b**-2)
+        return lam * prior * 2 * tau * stats.invgamma.pdf(tau**2, 0.5, scale=1 / lam)
 
     density = integrate.quad(over_log_lam, -40, 40, limit=200)[0]
     np.testing.assert_allclose(density, half_cauchy.pdf(tau), rtol=1e-7)
@@ -151,7 +151,7 @@ def test_collapsed_kl_exceeds_the_exact_one_by_the_slack_of_jensen(loc, scale, b
     np.testing.assert_allclose(kl - exact, slack, rtol=1e-7, atol=1e-10)
 
 
-@settings(deadline=None, derandomize=True, max_examples=50)
+@settings(deadline=None, derandomize=True, max_examples=30)
 @given(st.floats(-300, 300), st.floats(1e-4, 8), st.floats(1e-3, 1e3))
 def test_kl_is_never_negative(loc, scale, b):
     """Nor is it below the exact divergence, hence never below 0 (M5)."""

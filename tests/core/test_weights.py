@@ -47,11 +47,15 @@ def random_scales(*, key):
     ]
 
 
+@eqx.filter_jit
+def sample(weights, inputs, nodes, keys):
+    return jax.vmap(lambda key: weights.sample(inputs, nodes, key=key))(keys)
+
+
 def draw_all(weights, *, key):
     """Many draws of kernel and bias, as NumPy arrays."""
     numbers = jnp.arange(D_IN), jnp.arange(NODES)
-    one = lambda key: weights.sample(*numbers, key=key)
-    return [np.asarray(w) for w in jax.jit(jax.vmap(one))(jr.split(key, DRAWS))]
+    return [np.asarray(w) for w in sample(weights, *numbers, jr.split(key, DRAWS))]
 
 
 def log_densities(weights, kernel, bias):
@@ -64,7 +68,7 @@ def log_densities(weights, kernel, bias):
 
 
 def prior_log_densities(kernel, bias, sd):
-    """ln N(w; 0, sd^2) of each draw, by scipy.stats; `sd` has an entry for each node."""
+    """ln N(w; 0, sd^2) of each draw, by scipy.stats; one `sd` for each node."""
     kernel_part = stats.norm.logpdf(kernel, scale=sd[..., None, :]).sum((1, 2))
     return kernel_part + stats.norm.logpdf(bias, scale=sd).sum(1)
 
@@ -172,11 +176,11 @@ def test_draws_have_the_law_of_each_weight_and_go_by_the_numbers(getkey):
     inputs, nodes = jnp.array([2, 0]), jnp.array([1, 3])
     part = jax.tree.map(lambda leaf: leaf[..., nodes], weights)
     part = eqx.tree_at(lambda w: w.kernel, part, replace_fn=lambda q: rows(q, inputs))
-    key = getkey()
-    kernel, bias = weights.sample(jnp.arange(D_IN), jnp.arange(NODES), key=key)
-    kernel_part, bias_part = part.sample(inputs, nodes, key=key)
-    assert jnp.array_equal(kernel_part, kernel[inputs][:, nodes])
-    assert jnp.array_equal(bias_part, bias[nodes])
+    key = jr.split(getkey(), 1)
+    kernel, bias = sample(weights, jnp.arange(D_IN), jnp.arange(NODES), key)
+    kernel_part, bias_part = sample(part, inputs, nodes, key)
+    assert jnp.array_equal(kernel_part, kernel[:, inputs][:, :, nodes])
+    assert jnp.array_equal(bias_part, bias[:, nodes])
 
 
 def rows(q, numbers):

@@ -27,12 +27,13 @@ def gaussian(shapes=SHAPES, rates=RATES):
 
 def outputs(rows, targets, *, key):
     """Some law of the network's outputs, and some targets."""
-    key_mean, key_variance, key_noise, key_y = jr.split(key, 4)
-    shape = (rows, targets)
-    variance = jr.uniform(key_variance, shape, minval=0.1, maxval=2.0)
-    noise = jr.normal(key_noise, shape)
-    f = Conditional(jr.normal(key_mean, shape), variance, noise)
-    return f, jr.normal(key_y, shape)
+    generator, shape = (
+        np.random.default_rng(np.asarray(jr.key_data(key))),
+        (rows, targets),
+    )
+    mean, noise, y = (jnp.asarray(generator.standard_normal(shape)) for _ in range(3))
+    variance = jnp.asarray(generator.uniform(0.1, 2.0, shape))
+    return Conditional(mean, variance, noise), y
 
 
 def quadrature(integrand, *laws):

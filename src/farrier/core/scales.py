@@ -121,8 +121,8 @@ class Scale(eqx.Module):
         spread: float = 0.1,
     ) -> Self:
         """A scale with ln s ~ N(ln start, spread^2) under q."""
-        loc = jnp.full(shape, math.log(start))
-        q = LogNormal(loc, softplus_inverse(jnp.full(shape, spread)))
+        loc = jnp.full(shape, math.log(start), float)
+        q = LogNormal(loc, softplus_inverse(jnp.full(shape, spread, float)))
         return cls(q, prior.updated(q))
 
     def kl(self) -> Float[Array, ""]:

@@ -1,21 +1,22 @@
 """What the estimators share: settings, training, node reports, files."""
 
+import abc
 import copy
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from importlib.metadata import version
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -26,14 +27,29 @@ from ..console import progress
 from ..core.priors import PRIORS, AbstractPrior, Gaussian, Horseshoe
 from ..infer.compact import NEARLY_ALL, Compaction, Nodes, compact, find_nodes
 from ..infer.train import Data, History, Run, Status, TrainConfig, run_chunk, train
-from ..model.likelihoods import Categorical, GaussianNoise
+from ..model.likelihoods import (
+    AbstractLikelihood,
+    Categorical,
+    GaussianLikelihood,
+    GaussianNoise,
+)
 from ..model.network import ACTIVATIONS, Network
 from ..prepare import Standardiser, merge_rows
-from .checks import checked_level, numbers, warn
+from .checks import (
+    Unchecked,
+    checked_count,
+    checked_level,
+    checked_number,
+    checked_positive,
+    numbers_only,
+    warn,
+)
 
 SMALL = 1_024  # up to so many rows a step sees all of them
 BATCH = 512
 STEPS = 6_000  # budget where a pass is short
+FEW_ROWS = 256  # with so few rows, wide networks need longer to leave the constant ...
+STEPS_FEW_ROWS = 10_000  # ... and steps are cheap
 PASSES = 40  # budget where a pass is long ...
 MOST_STEPS = 20_000  # ... but never more than this
 CHECK_ROWS = 10_000  # training rows kept for the self-check of compaction
@@ -43,6 +59,10 @@ PARTIAL_WARM_UP = 1_000  # steps of partial_fit over which the KL weight rises
 
 class NetworkEstimator(BaseEstimator):
     """What regression and classification share."""
+
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    compaction_: Compaction
 
     def __init__(
         self,
@@ -101,8 +121,11 @@ class NetworkEstimator(BaseEstimator):
         """
         check_is_fitted(self)
         small = copy.copy(self)
+        if hasattr(self, "compaction_"):
+            return small
         small.compaction_ = self._compacted()
         small.network_ = small.compaction_.network
+        small.__dict__.pop("_run", None)
         kept = small.compaction_.keep
         small._nodes = Nodes(
             tuple(s[:, k] for s, k in zip(self._nodes.shares, kept, strict=True))
@@ -129,7 +152,8 @@ class NetworkEstimator(BaseEstimator):
         checkpoint: str | Path | None,
     ) -> Self:
         """Train on checked rows and store what was learned."""
-        going_on = self.warm_start and hasattr(self, "network_")
+        going_on = self._goes_on
+        self.__dict__.pop("_run", None)
         prior = self._checked_prior()
         widths = self._checked_widths()
         x, y, weight = merge_rows(x, y, weight)
@@ -138,7 +162,7 @@ class NetworkEstimator(BaseEstimator):
         seed = int(state.randint(2**31 - 1))
         if not going_on:
             self._standardise(x, y, weight)
-        x, y = self._x_standard(x), self._y_standard(y)
+        x, y = self._x_standard(x), self._targets(y)
         mark = ""
         if checkpoint is not None:
             mark = self._fingerprint(x, y, weight)
@@ -147,8 +171,9 @@ class NetworkEstimator(BaseEstimator):
         self._seed = seed
         data = Data.create(x, y, weight, batch_size=config.batch_size)
         network = self._build(x.shape[1], widths, prior, weight.sum())
-        if going_on and network.widths == self.network_.widths:
+        if going_on:
             network = _with_rows(self.network_, network)
+        self._rows_seen = weight.sum()
         run = Run.create(network, config)
         if checkpoint is not None:
             run = resume(checkpoint, run)
@@ -238,21 +263,21 @@ class NetworkEstimator(BaseEstimator):
         ):
             if on == 0:
                 warn(
-                    f"All {of} nodes of hidden layer {index} are off: the model predicts "
-                    "a constant. Either the inputs do not tell of the target, or the "
-                    "training was too short: try a larger `max_iter`."
+                    f"All {of} nodes of hidden layer {index} are off: the model "
+                    "predicts a constant. Either the inputs do not tell of the target, "
+                    "or the training was too short: try a larger `max_iter`."
                 )
             elif on > NEARLY_ALL * of:
                 warn(
-                    f"{on} of {of} nodes of hidden layer {index} are on: the network may "
-                    "be too narrow. Try a larger `hidden_layer_sizes`."
+                    f"{on} of {of} nodes of hidden layer {index} are on: the network "
+                    "may be too narrow. Try a larger `hidden_layer_sizes`."
                 )
 
     def _partial_fit(
         self, x: np.ndarray, y: np.ndarray, weight: np.ndarray, n_rows
     ) -> Self:
         """One pass over the given rows, at a constant learning rate."""
-        if not hasattr(self, "_run"):
+        if not hasattr(self, "network_"):
             prior, widths = self._checked_prior(), self._checked_widths()
             self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self._standardise(x, y, weight)
@@ -260,9 +285,14 @@ class NetworkEstimator(BaseEstimator):
             network = self._build(x.shape[1], widths, prior, weight.sum())
             endless = self._config(len(x), steps=2**30, warm_up=PARTIAL_WARM_UP)
             self._run = Run.create(network, endless)
+        elif not hasattr(self, "_run"):  # goes on from a `fit`
+            endless = self._config(len(x), steps=2**30, warm_up=0)
+            self._run = Run.create(self.network_, endless)
         self._rows_seen += weight.sum()
-        total = self._rows_seen if n_rows is None else float(n_rows)
-        x, y = self._x_standard(x), self._y_standard(y)
+        total = (
+            self._rows_seen if n_rows is None else checked_positive("n_rows", n_rows)
+        )
+        x, y = self._x_standard(x), self._targets(y)
         # Each row stands for as many as there are of them in the whole data set.
         config = self._config(len(x))
         data = Data.create(
@@ -289,54 +319,75 @@ class NetworkEstimator(BaseEstimator):
         self, rows: int, steps: int | None = None, warm_up: int | None = None
     ) -> TrainConfig:
         """Settings of the training for so many rows."""
-        batch_size = self.batch_size
+        batch_size: Any = self.batch_size
         if batch_size == "auto":
             batch_size = rows if rows <= SMALL else BATCH
         elif not isinstance(batch_size, Integral) or batch_size < 1:
             raise ValueError(
-                f"`batch_size` must be 'auto' or a whole number from 1, got {batch_size!r}."
+                "`batch_size` must be 'auto' or a whole number from 1, got "
+                f"{batch_size!r}."
             )
         passes = math.ceil(rows / batch_size)
         if steps is None:
-            steps = self._steps(passes)
-        share = self.kl_warm_up if warm_up is None else warm_up / steps
-        if self.warm_start and hasattr(self, "network_"):
+            steps = self._steps(rows, passes)
+        share = checked_number(
+            "kl_warm_up",
+            self.kl_warm_up,
+            lambda v: 0 <= v <= 1,
+            "a share of the steps, from 0 to 1",
+        )
+        if warm_up is not None:
+            share = warm_up / steps
+        if self._goes_on:
             share = 0.0  # the posterior is not to be forgotten first
         return TrainConfig(
             steps=steps,
             batch_size=int(batch_size),
-            learning_rate=self.learning_rate_init,
-            kl_weight=self.kl_weight,
+            learning_rate=checked_positive(
+                "learning_rate_init", self.learning_rate_init
+            ),
+            kl_weight=checked_positive("kl_weight", self.kl_weight),
             kl_warm_up=share,
-            tolerance=self.tol if self.early_stopping else 0.0,
+            tolerance=self._checked_tolerance(),
         )
 
-    def _steps(self, batches: int) -> int:
-        if self.max_iter == "auto":
-            return int(np.clip(PASSES * batches, STEPS, MOST_STEPS))
-        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
+    @property
+    def _goes_on(self) -> bool:
+        """Whether `fit` starts from the posterior of the `fit` before it."""
+        return bool(self.warm_start) and hasattr(self, "network_")
+
+    def _checked_tolerance(self) -> float:
+        tolerance = checked_number(
+            "tol", self.tol, lambda v: v >= 0, "a number of nats a row from 0"
+        )
+        return tolerance if self.early_stopping else 0.0
+
+    def _steps(self, rows: int, batches: int) -> int:
+        passes: Any = self.max_iter
+        if passes == "auto":
+            least = STEPS_FEW_ROWS if rows <= FEW_ROWS else STEPS
+            return int(np.clip(PASSES * batches, least, MOST_STEPS))
+        if not isinstance(passes, Integral) or passes < 1:
             raise ValueError(
                 "`max_iter` must be 'auto' or a whole number of passes from 1, got "
-                f"{self.max_iter!r}."
+                f"{passes!r}."
             )
-        return int(self.max_iter) * batches
+        return int(passes) * batches
 
     def _checked_widths(self) -> tuple[int, ...]:
-        sizes = self.hidden_layer_sizes
-        sizes = (sizes,) if isinstance(sizes, Integral) else tuple(sizes)
+        sizes: Any = self.hidden_layer_sizes
+        sizes = tuple(sizes) if isinstance(sizes, Iterable) else (sizes,)
         if not sizes or not all(isinstance(s, Integral) and s >= 1 for s in sizes):
             raise ValueError(
                 "`hidden_layer_sizes` must be one or more whole numbers from 1, got "
                 f"{self.hidden_layer_sizes!r}."
             )
-        if self.activation not in ACTIVATIONS:
+        if self.activation not in [*ACTIVATIONS]:
             raise ValueError(
-                f"`activation` must be one of {[*ACTIVATIONS]}, got {self.activation!r}."
+                f"`activation` must be one of {[*ACTIVATIONS]}, got "
+                f"{self.activation!r}."
             )
-        if not isinstance(self.n_draws, Integral) or self.n_draws < 2:
-            raise ValueError(
-                f"`n_draws` must be a whole number from 2, got {self.n_draws!r}."
-            )
+        checked_count("n_draws", self.n_draws, least=2)
         return tuple(int(size) for size in sizes)
 
     def _checked_prior(self) -> AbstractPrior:
@@ -346,7 +397,7 @@ class NetworkEstimator(BaseEstimator):
             )
         if isinstance(self.prior, AbstractPrior):
             return self.prior
-        if self.prior not in PRIORS:
+        if self.prior not in [*PRIORS]:
             raise ValueError(
                 f"`prior` must be one of {[*PRIORS]} or a prior object such as "
                 f"Horseshoe(layer_scale=0.1), got {self.prior!r}."
@@ -370,14 +421,27 @@ class NetworkEstimator(BaseEstimator):
         uses = ("build", "train", "nodes", "predict")
         return jr.fold_in(jr.key(self._seed), uses.index(purpose))
 
+    @abc.abstractmethod
+    def _likelihood_for(self, rows: float) -> AbstractLikelihood:
+        """The likelihood of so many rows."""
+
+    @abc.abstractmethod
+    def _targets(self, y: np.ndarray) -> np.ndarray:
+        """Targets in the units of the network."""
+
+    @abc.abstractmethod
+    def _own_from_file(self, header: dict, arrays: dict[str, np.ndarray]) -> None:
+        """Take from a file what only this estimator has."""
+
     def _standardise(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> None:
         del y
         self._x_standard = Standardiser.create(x, weight)
 
-    def _checked_rows(self, X: ArrayLike) -> np.ndarray:
+    def _checked_rows(self, X: Unchecked) -> np.ndarray:
         """Rows to predict for, in standard units."""
         check_is_fitted(self)
-        X = numbers(validate_data, self, X, reset=False, dtype=np.float64)
+        with numbers_only("X"):
+            X = validate_data(self, X, reset=False, dtype=np.float64)
         return self._x_standard(X)
 
     def _fingerprint(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> str:
@@ -385,7 +449,8 @@ class NetworkEstimator(BaseEstimator):
         digest = hashlib.sha256()
         for values in (x, y, weight):
             digest.update(np.ascontiguousarray(values).tobytes())
-        settings = {k: v for k, v in self.get_params().items() if k != "verbose"}
+        params = self.get_params(deep=False).items()
+        settings = {k: _encode(v) for k, v in params if k != "verbose"}
         settings["precision"] = str(jnp.result_type(float))
         digest.update(repr(sorted(settings.items())).encode())
         return digest.hexdigest()
@@ -394,7 +459,13 @@ class NetworkEstimator(BaseEstimator):
 
     def __getstate__(self) -> dict:
         """JAX arrays as NumPy arrays: a worker process gets no device buffers."""
-        return _as_numpy(super().__getstate__())
+        state = vars(self).items()
+        return {name: _converted(value, np.asarray) for name, value in state}
+
+    def __setstate__(self, state: dict) -> None:
+        """Networks get their JAX arrays back."""
+        state = {name: _converted(value, jnp.asarray) for name, value in state.items()}
+        super().__setstate__(state)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether there is a network."""
@@ -419,6 +490,7 @@ class NetworkEstimator(BaseEstimator):
             "n_features_in": self.n_features_in_,
             "feature_names_in": _listed(getattr(self, "feature_names_in_", None)),
             "n_iter": self.n_iter_,
+            "rows": float(self._rows_seen),
             "widths": self.network_.widths,
             "compaction": {
                 "moved": compacted.moved,
@@ -457,6 +529,7 @@ class NetworkEstimator(BaseEstimator):
         if header["feature_names_in"] is not None:
             model.feature_names_in_ = np.asarray(header["feature_names_in"], object)
         model.n_iter_ = header["n_iter"]
+        model._rows_seen = header["rows"]
         model._x_standard = Standardiser(arrays["x.mean"], arrays["x.scale"])
         model._own_from_file(header, arrays)
         layers = range(len(header["widths"]))
@@ -468,14 +541,10 @@ class NetworkEstimator(BaseEstimator):
         model._compaction = Compaction(compacted, keep, **header["compaction"])
         if done:
             model.compaction_ = model._compaction
-        terms = "history.terms."
+        names = model.network_.term_names()
         model.history_ = History(
             arrays["history.step"],
-            {
-                n.removeprefix(terms): v
-                for n, v in arrays.items()
-                if n.startswith(terms)
-            },
+            {name: arrays[f"history.terms.{name}"] for name in names},
             **header["history"] | {"status": Status(header["history"]["status"])},
         )
         model._nodes = Nodes(
@@ -494,17 +563,23 @@ def _narrow(y: np.ndarray) -> np.ndarray:
     return y.astype(np.float32) if y.dtype.kind == "f" else y
 
 
-def _as_numpy(state: Any) -> Any:
-    return jax.tree.map(
-        lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf, state
-    )
+def _converted(value: Any, convert: Callable) -> Any:
+    """The value, with the arrays of all networks that it holds converted."""
+    if isinstance(value, eqx.Module):
+        return jax.tree.map(lambda v: convert(v) if eqx.is_array(v) else v, value)
+    if isinstance(value, Run | Compaction):
+        fields = {n: _converted(v, convert) for n, v in vars(value).items()}
+        return dataclasses.replace(value, **fields)
+    return value
 
 
-def _with_total(network: Network, likelihood: Any) -> Network:
+def _with_total(network: Network, likelihood: AbstractLikelihood) -> Network:
     """The network with the shape of q(gamma) that the number of rows asks for (M8)."""
-    if not hasattr(likelihood, "gamma"):
+    before = network.likelihood
+    if not isinstance(before, GaussianLikelihood):
         return network
-    old = network.likelihood.gamma
+    assert isinstance(likelihood, GaussianLikelihood)
+    old = before.gamma
     rescaled = dataclasses.replace(
         likelihood.gamma,
         log_rate=old.log_rate + jnp.log(likelihood.gamma.fixed_shape / old.fixed_shape),
@@ -516,6 +591,17 @@ def _with_total(network: Network, likelihood: Any) -> Network:
 
 def _with_rows(old: Network, new: Network) -> Network:
     """The posterior of an earlier fit, for the number of rows of a new one."""
+
+    def form(network: Network) -> Network:
+        return jax.tree.map(lambda v: v.shape if eqx.is_array(v) else v, network)
+
+    if not eqx.tree_equal(form(old), form(new)):
+        raise ValueError(
+            f"`warm_start` goes on from a network of widths {old.widths}, but the "
+            f"settings ask for another one, of widths {new.widths}. Take back the "
+            "change of widths, activation, prior or likelihood, or set `warm_start` to "
+            "False."
+        )
     return _with_total(old, new.likelihood)
 
 
@@ -537,7 +623,9 @@ def _encode(value: Any) -> Any:
         return None  # its state was used up by the fit, whose seed is kept apart
     if isinstance(value, dict):  # class weights: keys may be any label
         return {"pairs": [[_encode(k), _encode(v)] for k, v in value.items()]}
-    return list(value) if isinstance(value, tuple | np.ndarray) else value
+    if isinstance(value, tuple | list | np.ndarray):
+        return [_encode(entry) for entry in value]
+    return value
 
 
 def _decode(value: Any) -> Any:

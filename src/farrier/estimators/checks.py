@@ -1,44 +1,68 @@
 """Checks at the boundary: what was needed, what came, what to do."""
 
+import math
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from numbers import Integral, Real
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.utils import check_array
+
+# What a user hands over: an array, a frame, or a mistake that deserves a clear message.
+Unchecked: TypeAlias = Any
 
 
 class TrainingWarning(UserWarning):
     """Something about a fit that its user should know."""
 
 
-def numbers(check: Callable, estimator: Any, *args: Any, **kwargs: Any) -> Any:
-    """`check` with a clear word on columns that are not numbers."""
+@contextmanager
+def all_or_nothing(estimator: Any) -> Iterator[None]:
+    """A block that leaves the estimator as it was when it fails."""
+    before = vars(estimator).copy()
     try:
-        return check(estimator, *args, **kwargs)
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
+@contextmanager
+def numbers_only(what: str) -> Iterator[None]:
+    """A block that has a clear word on texts where numbers are needed."""
+    try:
+        yield
     except ValueError as error:
         if "could not convert string" not in str(error):
             raise
         raise ValueError(
-            f"X must hold numbers only, but a text was found ({error}). Encode text "
-            "columns first, for example with scikit-learn's OneHotEncoder."
+            f"{what} must hold numbers only, but a text was found ({error}). Encode "
+            "text columns first, for example with scikit-learn's OneHotEncoder."
         ) from error
 
 
-def checked_weight(sample_weight: ArrayLike | None, rows: int) -> np.ndarray:
+def checked_weight(sample_weight: Unchecked, rows: int) -> np.ndarray:
+    """Weights from 0, one for each row."""
     if sample_weight is None:
         return np.ones(rows)
-    weight = check_array(
-        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
-    )
+    name = "sample_weight"
+    with numbers_only(f"`{name}`"):
+        weight = check_array(
+            sample_weight, ensure_2d=False, dtype="float64", input_name=name
+        )
     if weight.shape != (rows,):
         raise ValueError(
-            f"`sample_weight` must have one entry for each of the {rows} rows, got shape "
-            f"{weight.shape}."
+            f"`sample_weight` must have one entry for each of the {rows} rows, got "
+            f"shape {weight.shape}."
         )
     if (weight < 0).any():
-        raise ValueError("`sample_weight` must not be negative.")
+        raise ValueError(
+            "`sample_weight` must not be negative, but the smallest is "
+            f"{weight.min():.3g}. Give rows that should not count the weight 0."
+        )
     if not weight.any():
         raise ValueError(
             "`sample_weight` is zero for all rows: there is nothing to fit."
@@ -46,11 +70,38 @@ def checked_weight(sample_weight: ArrayLike | None, rows: int) -> np.ndarray:
     return weight
 
 
-def checked_level(level: float) -> float:
-    if not 0 < level < 1:
-        raise ValueError(f"`level` must lie between 0 and 1, got {level!r}.")
-    return float(level)
+def checked_number(
+    name: str, value: Unchecked, fits: Callable[[Any], bool], needed: str
+) -> float:
+    """A real number that fits; `needed` says in words which do."""
+    if not isinstance(value, Real) or not fits(value):
+        raise ValueError(f"`{name}` must be {needed}, got {value!r}.")
+    return float(value)
+
+
+def checked_level(level: Unchecked) -> float:
+    """A probability, ends excluded."""
+    return checked_number(
+        "level", level, lambda v: 0 < v < 1, "a number between 0 and 1"
+    )
+
+
+def checked_positive(name: str, value: Unchecked) -> float:
+    """A positive number that is not infinite."""
+    return checked_number(
+        name, value, lambda v: 0 < v < math.inf, "a positive, finite number"
+    )
+
+
+def checked_count(name: str, value: Unchecked, *, least: int) -> int:
+    """A whole number that is at least `least`."""
+    if not isinstance(value, Integral) or value < least:
+        raise ValueError(
+            f"`{name}` must be a whole number from {least}, got {value!r}."
+        )
+    return int(value)
 
 
 def warn(text: str) -> None:
+    """A warning that points to the line that called `fit`."""
     warnings.warn(text, TrainingWarning, stacklevel=6)

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.class_weight import compute_sample_weight
@@ -14,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..infer import predict
 from ..model.likelihoods import Categorical, CategoricalLikelihood
 from .base import NetworkEstimator
-from .checks import checked_weight, numbers
+from .checks import Unchecked, all_or_nothing, checked_weight, numbers_only
 
 
 class HorseshoeClassifier(ClassifierMixin, NetworkEstimator):
@@ -78,31 +77,32 @@ class HorseshoeClassifier(ClassifierMixin, NetworkEstimator):
 
     def fit(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
+        X: Unchecked,
+        y: Unchecked,
+        sample_weight: Unchecked = None,
         *,
         checkpoint: str | Path | None = None,
     ) -> Self:
         """Fit the network; see `HorseshoeRegressor.fit`."""
-        X, y = self._checked_xy(X, y, reset=True)
-        weight = checked_weight(sample_weight, len(X))
-        self.classes_ = np.unique(y)
-        used = np.unique(y[weight > 0])
-        if len(used) < 2:
-            raise ValueError(
-                f"`y` holds one class only ({used[0]!r}) where the weights are not 0. A "
-                "classifier needs rows of at least two classes."
-            )
-        weight = weight * compute_sample_weight(self.class_weight, y)
-        return self._fit(X, np.searchsorted(self.classes_, y), weight, checkpoint)
+        with all_or_nothing(self):
+            X, y = self._checked_xy(X, y, reset=not self._goes_on)
+            weight = self._checked_weight(sample_weight, y)
+            if not self._goes_on:
+                self.classes_ = np.unique(y)
+            used = np.unique(y[weight > 0]).tolist()
+            if len(used) < 2:
+                raise ValueError(
+                    f"`y` holds one class only ({used[0]!r}) where the weights are not "
+                    "0. A classifier needs rows of at least two classes."
+                )
+            return self._fit(X, self._codes(y), weight, checkpoint)
 
     def partial_fit(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
+        X: Unchecked,
+        y: Unchecked,
+        classes: Unchecked = None,
+        sample_weight: Unchecked = None,
         *,
         n_rows: int | None = None,
     ) -> Self:
@@ -111,35 +111,49 @@ class HorseshoeClassifier(ClassifierMixin, NetworkEstimator):
         Parameters
         ----------
         classes
-            All labels that will ever come; needed in the first call.
+            All labels that will ever come; needed in the first call, unless it comes
+            after a `fit`.
         """
-        first = not hasattr(self, "_run")
-        X, y = self._checked_xy(X, y, reset=first)
-        weight = checked_weight(sample_weight, len(X))
-        if first:
-            if classes is None:
-                raise ValueError("The first call of `partial_fit` needs `classes`.")
-            self.classes_ = np.unique(np.asarray(classes))
-        if isinstance(self.class_weight, str):
+        first = not hasattr(self, "network_")
+        with all_or_nothing(self):
+            X, y = self._checked_xy(X, y, reset=first)
+            if first:
+                self.classes_ = self._checked_classes(classes)
+            if isinstance(self.class_weight, str):
+                raise ValueError(
+                    f"`class_weight={self.class_weight!r}` needs all rows at once: "
+                    "give `partial_fit` a dict of weights."
+                )
+            weight = self._checked_weight(sample_weight, y)
+            return self._partial_fit(X, self._codes(y), weight, n_rows)
+
+    def _checked_weight(self, sample_weight: Unchecked, y: np.ndarray) -> np.ndarray:
+        """Weights of the rows times those of their classes."""
+        of_classes = compute_sample_weight(self.class_weight, y)
+        weight = checked_weight(sample_weight, len(y)) * of_classes
+        if not (np.isfinite(weight) & (weight >= 0)).all() or not weight.any():
             raise ValueError(
-                f"`class_weight={self.class_weight!r}` needs all rows at once: give "
-                "`partial_fit` a dict of weights."
+                "`class_weight` must hold finite numbers from 0 and leave some row a "
+                f"weight over 0, got {self.class_weight!r}."
             )
-        weight = weight * compute_sample_weight(self.class_weight, y)
-        return self._partial_fit(X, self._codes(y), weight, n_rows)
+        return weight
+
+    def _checked_classes(self, classes: Unchecked) -> np.ndarray:
+        if classes is None or len(np.unique(np.asarray(classes))) < 2:
+            raise ValueError(
+                "The first call of `partial_fit` needs `classes`, all labels that will "
+                f"ever come and at least two of them, got {classes!r}."
+            )
+        return np.unique(np.asarray(classes))
 
     def _checked_xy(
         self, X: Any, y: Any, *, reset: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        X, y = numbers(
-            validate_data,
-            self,
-            X,
-            y,
-            reset=reset,
-            dtype=np.float64,
-            ensure_min_samples=2 if reset else 1,
-        )
+        least = 2 if reset else 1
+        with numbers_only("X"):
+            X, y = validate_data(
+                self, X, y, reset=reset, dtype=np.float64, ensure_min_samples=least
+            )
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         return X, y
@@ -154,7 +168,7 @@ class HorseshoeClassifier(ClassifierMixin, NetworkEstimator):
             )
         return np.searchsorted(self.classes_, y)
 
-    def _y_standard(self, y: np.ndarray) -> np.ndarray:
+    def _targets(self, y: np.ndarray) -> np.ndarray:
         return y  # class numbers have no units
 
     def _likelihood_for(self, rows: float) -> CategoricalLikelihood:
@@ -162,7 +176,7 @@ class HorseshoeClassifier(ClassifierMixin, NetworkEstimator):
             raise ValueError(f"`likelihood` must be None, got {self.likelihood!r}.")
         return Categorical().build(len(self.classes_), rows=rows)
 
-    def predict_proba(self, X: ArrayLike) -> np.ndarray:
+    def predict_proba(self, X: Unchecked) -> np.ndarray:
         """Probability of each class, in the order of `classes_`."""
         rows = self._checked_rows(X)
         p = predict.by_chunks(
@@ -175,17 +189,17 @@ class HorseshoeClassifier(ClassifierMixin, NetworkEstimator):
         p = np.asarray(p, float)
         return p / p.sum(axis=1, keepdims=True)
 
-    def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
+    def predict_log_proba(self, X: Unchecked) -> np.ndarray:
         """Logarithm of the probability of each class."""
         p = self.predict_proba(X)
         return np.log(np.maximum(p, np.finfo(float).tiny))
 
-    def predict(self, X: ArrayLike) -> np.ndarray:
+    def predict(self, X: Unchecked) -> np.ndarray:
         """The most probable class."""
         p = self.predict_proba(X)
         return self.classes_[p.argmax(axis=1)]
 
-    def log_density(self, X: ArrayLike, y: ArrayLike) -> np.ndarray:
+    def log_density(self, X: Unchecked, y: Unchecked) -> np.ndarray:
         """Log probability of the label of each row, in nats."""
         check_is_fitted(self)
         X, y = self._checked_xy(X, y, reset=False)

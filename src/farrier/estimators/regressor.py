@@ -7,7 +7,6 @@ from typing import Any, Self
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -16,7 +15,14 @@ from ..infer import predict
 from ..model.likelihoods import GaussianLikelihood, GaussianNoise
 from ..prepare import Standardiser
 from .base import NetworkEstimator
-from .checks import checked_level, checked_weight, numbers
+from .checks import (
+    Unchecked,
+    all_or_nothing,
+    checked_count,
+    checked_level,
+    checked_weight,
+    numbers_only,
+)
 
 
 class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
@@ -96,9 +102,9 @@ class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
 
     def fit(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
+        X: Unchecked,
+        y: Unchecked,
+        sample_weight: Unchecked = None,
         *,
         checkpoint: str | Path | None = None,
     ) -> Self:
@@ -115,21 +121,23 @@ class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
             and was made by the same fit, the training goes on from it and ends with
             the same bits as one that was never stopped.
         """
-        X, y = self._checked_xy(X, y, reset=True)
-        weight = checked_weight(sample_weight, len(X))
-        return self._fit(X, y, weight, checkpoint)
+        with all_or_nothing(self):
+            X, y = self._checked_xy(X, y, reset=not self._goes_on)
+            weight = checked_weight(sample_weight, len(X))
+            return self._fit(X, y, weight, checkpoint)
 
     def partial_fit(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
+        X: Unchecked,
+        y: Unchecked,
+        sample_weight: Unchecked = None,
         *,
         n_rows: int | None = None,
     ) -> Self:
         """One pass over some rows, at a constant learning rate.
 
-        Standardisation is that of the first call, so it should hold a fair sample.
+        After a `fit` it goes on from there. Otherwise standardisation is that of the
+        first call, so it should hold a fair sample.
 
         Parameters
         ----------
@@ -137,34 +145,41 @@ class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
             Rows of the whole data set, where they come more than once. By default
             every row handed over counts as a new one.
         """
-        X, y = self._checked_xy(X, y, reset=not hasattr(self, "_run"))
-        return self._partial_fit(X, y, checked_weight(sample_weight, len(X)), n_rows)
+        with all_or_nothing(self):
+            X, y = self._checked_xy(X, y, reset=not hasattr(self, "network_"))
+            weight = checked_weight(sample_weight, len(X))
+            return self._partial_fit(X, y, weight, n_rows)
 
     def _checked_xy(
         self, X: Any, y: Any, *, reset: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        X, y = numbers(
-            validate_data,
-            self,
-            X,
-            y,
-            reset=reset,
-            dtype=np.float64,
-            multi_output=True,
-            y_numeric=True,
-            ensure_min_samples=2,
-        )
+        with numbers_only("X and y"):
+            X, y = validate_data(
+                self,
+                X,
+                y,
+                reset=reset,
+                dtype=np.float64,
+                multi_output=True,
+                y_numeric=True,
+                ensure_min_samples=2 if reset else 1,
+            )
+            y = np.asarray(y, np.float64)
         columns = None if y.ndim == 1 else y.shape[1]
         if not reset and columns != self._columns:
             raise ValueError(
-                f"`y` has {columns or 1} targets; the fit before had {self._columns or 1}."
+                f"`y` has {columns or 1} targets; the fit before had "
+                f"{self._columns or 1}."
             )
         self._columns = columns
-        return X, np.asarray(y, np.float64).reshape(len(X), -1)
+        return X, y.reshape(len(X), -1)
 
     def _standardise(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> None:
         super()._standardise(x, y, weight)
         self._y_standard = Standardiser.create(y, weight)
+
+    def _targets(self, y: np.ndarray) -> np.ndarray:
+        return self._y_standard(y)
 
     def _likelihood_for(self, rows: float) -> GaussianLikelihood:
         noise = GaussianNoise() if self.likelihood is None else self.likelihood
@@ -176,7 +191,7 @@ class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
         return noise.build(self._columns or 1, rows=float(rows))
 
     def _summary(
-        self, summary: Callable, X: ArrayLike, *more: Any, draws: int = 0
+        self, summary: Callable, X: Unchecked, *more: Any, draws: int = 0
     ) -> Any:
         """A summary of the predictive mixture for the rows of X, in standard units."""
         rows = self._checked_rows(X)
@@ -193,7 +208,7 @@ class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
         return values[:, 0] if self._columns is None else values
 
     def predict(
-        self, X: ArrayLike, return_std: bool = False
+        self, X: Unchecked, return_std: bool = False
     ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Predictive mean, and with `return_std` the predictive standard deviation."""
         mean, noise, weights = self._summary(predict.moments, X)
@@ -203,7 +218,7 @@ class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
         return mean, self._shaped(np.sqrt(noise + weights) * self._y_standard.scale)
 
     def predict_interval(
-        self, X: ArrayLike, level: float = 0.9
+        self, X: Unchecked, level: float = 0.9
     ) -> tuple[np.ndarray, np.ndarray]:
         """Ends of the central interval that holds `y` with probability `level`."""
         tail = 0.5 - checked_level(level) / 2
@@ -212,7 +227,7 @@ class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
         low, high = (self._y_standard.undo(ends[..., i]) for i in range(2))
         return self._shaped(low), self._shaped(high)
 
-    def predict_variance(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    def predict_variance(self, X: Unchecked) -> tuple[np.ndarray, np.ndarray]:
         """Variance from the noise, and variance from not knowing the weights."""
         _, *parts = self._summary(predict.moments, X)
         noise, weights = (
@@ -220,7 +235,7 @@ class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
         )
         return noise, weights
 
-    def log_density(self, X: ArrayLike, y: ArrayLike) -> np.ndarray:
+    def log_density(self, X: Unchecked, y: Unchecked) -> np.ndarray:
         """Log density of each row, in nats, in the units of `y`."""
         check_is_fitted(self)
         X, y = self._checked_xy(X, y, reset=False)
@@ -229,13 +244,14 @@ class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
         return np.asarray(density, float) - np.log(self._y_standard.scale).sum()
 
     def sample_y(
-        self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0
+        self, X: Unchecked, n_samples: int = 1, random_state: Any = 0
     ) -> np.ndarray:
         """Draws of `y`: rows x draws, or rows x targets x draws.
 
         Each draw is a whole function, with fresh noise for each row.
         """
         rows = self._checked_rows(X)
+        n_samples = checked_count("n_samples", n_samples, least=1)
         key = jr.key(int(check_random_state(random_state).randint(2**31 - 1)))
         noise_sd = predict.noise_sds(self.network_, n_samples, key=key)
         numbers = np.arange(len(rows))

@@ -6,8 +6,9 @@ For each posterior draw, the share of node k in the variation of what it feeds:
 
 Here j runs over the outputs, whose noise is the target's own (for C classes that of the
 centred Gumbel law behind the softmax, (1 - 1/C) pi^2 / 6), or over the nodes of the
-next layer that are on, without noise. A node is on when the median of s_k over the draws is
-over 1 %. Inputs and targets enter only through ratios: their units do not matter.
+next layer that are on, without noise. A node is on when the median of s_k over the
+draws is over 1 %. Inputs and targets enter only through ratios: their units do not
+matter.
 
 What a node that is off still says is folded into the rest of its layer. Over the rows,
 its mean activation is a constant plus a little of the kept nodes,
@@ -187,7 +188,9 @@ def _fold_inputs(layer: Layer, kept: np.ndarray, moments: Activations) -> Layer:
     constant, slopes = (jnp.asarray(c, float) for c in _project(moments.mean, kept))
     gone = jnp.asarray(~kept)
     square = jnp.where(gone, moments.square, 0)
-    spread = jnp.where(gone, moments.square - moments.mean.mean(0) ** 2, 0)
+    spread = moments.square - moments.mean.mean(0) ** 2
+    # The difference may round to less than 0 where a node is constant.
+    spread = jnp.where(gone, jnp.maximum(spread, 0), 0)
     variance = bias.scale**2 + square @ kernel.scale**2 + spread @ kernel.loc**2
     bias = Normal(
         bias.loc + constant @ kernel.loc, softplus_inverse(jnp.sqrt(variance))
@@ -319,7 +322,9 @@ def compact(
 def _candidates(nodes: Nodes) -> Iterator[tuple[np.ndarray, ...]]:
     """Nodes to keep: those that are on, then more and more others, at last all."""
     scores = nodes.scores
-    keep = [score >= min(ON_SHARE, score.max()) for score in scores]
+    keep = [on.copy() for on in nodes.on]
+    for kept, score in zip(keep, scores, strict=True):
+        kept[score.argmax()] = True  # a layer keeps at least its best node
     others = [(s[i], layer, i) for layer, s in enumerate(scores) for i in range(len(s))]
     others = [other for other in others if not keep[other[1]][other[2]]]
     others.sort(key=lambda other: -other[0])

@@ -104,14 +104,16 @@ class Data(eqx.Module):
         padded = size if batches == 1 else round_up(rows)
         weight = np.ones(rows) if weight is None else weight
 
-        def pad(values: np.ndarray) -> np.ndarray:
+        def pad(values: np.ndarray) -> Array:
             dtype = jnp.result_type(float) if values.dtype.kind == "f" else jnp.int32
             filled = np.zeros((padded, *values.shape[1:]), dtype)
             filled[:rows] = values
-            return filled
+            return jnp.asarray(filled)
 
-        x, y, weight = (jnp.asarray(pad(values)) for values in (x, y, weight))
-        return cls(x, y, weight, jnp.asarray(rows, jnp.int32), size)
+        padded_x, padded_y, padded_weight = (pad(values) for values in (x, y, weight))
+        return cls(
+            padded_x, padded_y, padded_weight, jnp.asarray(rows, jnp.int32), size
+        )
 
     @property
     def batches(self) -> Int[Array, ""]:

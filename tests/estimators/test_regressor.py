@@ -1,0 +1,500 @@
+"""HorseshoeRegressor as its users meet it."""
+
+import pickle
+from io import BytesIO
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from joblib.externals.loky import get_reusable_executor
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from farrier import (
+    Gaussian,
+    GaussianNoise,
+    Horseshoe,
+    HorseshoeRegressor,
+    TrainingWarning,
+    load,
+)
+
+# Networks as small as these have nearly all nodes on, and say so.
+pytestmark = pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
+SMALL = {
+    "hidden_layer_sizes": (8,),
+    "learning_rate_init": 0.03,
+    "max_iter": 400,
+    "n_draws": 48,
+    "random_state": 0,
+}
+NAMES = ["height", "width"]
+
+
+def table(rows=60, seed=0):
+    """y = |x_1| + x_2 / 2 + noise of sd 0.1."""
+    random = np.random.default_rng(seed)
+    X = random.uniform(-1, 1, (rows, 2))
+    return X, np.abs(X[:, 0]) + X[:, 1] / 2 + 0.1 * random.normal(size=rows)
+
+
+def two_targets(rows=60, seed=0):
+    """The same, in millimetres beside something in millions."""
+    X, y = table(rows, seed)
+    noise = np.random.default_rng(seed + 1).normal(size=rows)
+    return X, np.column_stack([1e-3 * y, 1e6 * (X[:, 1] + 0.1 * noise)])
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return HorseshoeRegressor(**SMALL).fit(*table())
+
+
+@pytest.fixture(scope="module")
+def wide():
+    """A network with far more nodes than it needs, trained until most are off."""
+    settings = SMALL | {"hidden_layer_sizes": (30,), "max_iter": 3_000}
+    return HorseshoeRegressor(**settings).fit(*table())
+
+
+@pytest.fixture(scope="module")
+def fitted_two():
+    return HorseshoeRegressor(**SMALL).fit(*two_targets())
+
+
+# -- with scikit-learn's tools ---------------------------------------------------------
+
+
+def test_pipeline():
+    model = make_pipeline(StandardScaler(), HorseshoeRegressor(**SMALL)).fit(*table())
+    assert model.score(*table(seed=1)) > 0.85
+
+
+def test_cross_validation():
+    scores = cross_val_score(HorseshoeRegressor(**SMALL), *table(), cv=3)
+    assert scores.shape == (3,)
+    assert scores.min() > 0.7
+
+
+def grid_search(**options):
+    grid = {
+        "hidden_layer_sizes": [(1,), (8,)],
+        "prior": [Horseshoe(), Horseshoe(layer_scale=0.1)],
+    }
+    search = GridSearchCV(HorseshoeRegressor(**SMALL), grid, cv=2, **options)
+    return search.fit(*table())
+
+
+def test_grid_search_in_one_process_and_in_two(monkeypatch):
+    search = grid_search()
+    assert search.best_params_["hidden_layer_sizes"] == (8,)
+    assert search.score(*table(seed=1)) > 0.85
+    monkeypatch.setenv("JAX_ENABLE_X64", "1")
+    try:
+        with joblib.parallel_config("loky"):
+            parallel = grid_search(n_jobs=2)
+    finally:
+        get_reusable_executor().shutdown(wait=True)
+    assert parallel.best_params_ == search.best_params_
+    np.testing.assert_allclose(
+        parallel.cv_results_["mean_test_score"],
+        search.cv_results_["mean_test_score"],
+        rtol=1e-6,
+    )
+
+
+def test_clone_is_not_fitted_and_has_the_same_settings(fitted):
+    fresh = clone(fitted)
+    assert fresh.get_params() == fitted.get_params()
+    assert vars(fresh).keys() == fitted.get_params().keys()
+
+
+def test_settings_go_round():
+    settings = {
+        "hidden_layer_sizes": [5, 4],
+        "activation": "tanh",
+        "prior": Gaussian(scale=2.0),
+        "posterior": "factorised",
+        "likelihood": GaussianNoise(shape=6.0, rate=6.0),
+        "kl_weight": 0.5,
+        "kl_warm_up": 0.1,
+        "learning_rate_init": 0.1,
+        "batch_size": 7,
+        "max_iter": 9,
+        "early_stopping": False,
+        "tol": 0.1,
+        "n_draws": 11,
+        "warm_start": True,
+        "random_state": 3,
+        "verbose": 1,
+    }
+    model = HorseshoeRegressor(**settings)
+    assert model.get_params() == settings
+    assert HorseshoeRegressor().set_params(**settings).get_params() == settings
+
+
+def test_repr_shows_what_is_not_the_default():
+    model = HorseshoeRegressor((20,), prior=Horseshoe(layer_scale=0.1))
+    shown = " ".join(repr(model).split())
+    assert shown.startswith("HorseshoeRegressor(hidden_layer_sizes=(20,), prior=Horse")
+    assert "layer_scale=0.1" in shown
+    assert "activation" not in shown
+
+
+# -- frames ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_frames_keep_their_column_names(fitted, frame):
+    X, y = table()
+    data = frame(dict(zip(NAMES, X.T, strict=True)))
+    model = HorseshoeRegressor(**SMALL).fit(data, y)
+    assert model.feature_names_in_.tolist() == NAMES
+    np.testing.assert_array_equal(model.predict(data), fitted.predict(X))
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(data[NAMES[::-1]])
+
+
+def test_a_pipeline_hands_frames_on():
+    X, y = table()
+    model = make_pipeline(StandardScaler(), HorseshoeRegressor(**SMALL))
+    model.set_output(transform="pandas").fit(pd.DataFrame(X, columns=NAMES), y)
+    assert model[-1].feature_names_in_.tolist() == NAMES
+    assert model.score(pd.DataFrame(X, columns=NAMES), y) > 0.85
+
+
+# -- weights ---------------------------------------------------------------------------
+
+
+def test_a_weight_of_2_is_a_row_that_is_there_twice():
+    X, y = table()
+    weight = np.ones(len(X))
+    weight[:20] = 2
+    weighted = HorseshoeRegressor(**SMALL).fit(X, y, sample_weight=weight)
+    repeated = HorseshoeRegressor(**SMALL).fit(
+        np.concatenate([X, X[:20]]), np.concatenate([y, y[:20]])
+    )
+    np.testing.assert_array_equal(weighted.predict(X), repeated.predict(X))
+
+
+def test_a_weight_of_0_is_a_row_that_is_not_there(fitted):
+    X, y = table()
+    more_X, more_y = np.concatenate([X, X + 5]), np.concatenate([y, y - 5])
+    weight = np.repeat([1.0, 0.0], len(X))
+    model = HorseshoeRegressor(**SMALL).fit(more_X, more_y, weight)
+    np.testing.assert_array_equal(model.predict(X), fitted.predict(X))
+
+
+def test_the_order_of_the_rows_does_not_matter(fitted):
+    X, y = table()
+    model = HorseshoeRegressor(**SMALL).fit(X[::-1], y[::-1])
+    np.testing.assert_array_equal(model.predict(X), fitted.predict(X))
+
+
+# -- going on --------------------------------------------------------------------------
+
+
+def test_partial_fit_learns_batch_by_batch():
+    X, y = table(180)
+    model = HorseshoeRegressor(**SMALL)
+    for step in range(600):
+        batch = slice(60 * (step % 3), 60 * (step % 3) + 60)
+        model.partial_fit(X[batch], y[batch], n_rows=180)
+        if step == 2:
+            early = model.score(*table(seed=1))
+    assert model.score(*table(seed=1)) > max(0.8, early)
+    assert model.network_.likelihood.gamma.shape.tolist() == [1 + 180 / 2]
+    assert len(model.history_.step) == 600
+
+
+def test_without_n_rows_every_row_counts_as_a_new_one():
+    X, y = table()
+    model = HorseshoeRegressor(**SMALL)
+    for _ in range(3):
+        model.partial_fit(X, y)
+    assert model.network_.likelihood.gamma.shape.tolist() == [1 + 180 / 2]
+
+
+def test_partial_fit_goes_on_from_a_fit():
+    X, y = table()
+    model = HorseshoeRegressor(**SMALL).fit(X, y)
+    before, bound = model.predict(X), model.history_.bound[-1]
+    model.partial_fit(X, y, n_rows=len(X))
+    assert model.network_.likelihood.gamma.shape.tolist() == [1 + len(X) / 2]
+    assert np.abs(model.predict(X) - before).max() < 0.1 * y.std()
+    assert model.history_.bound[0] > bound - 0.5 * len(X)
+
+
+def test_fit_forgets_what_partial_fit_learned(fitted):
+    X, y = table()
+    model = HorseshoeRegressor(**SMALL).partial_fit(X + 9, 5 - y).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), fitted.predict(X))
+    other = np.column_stack([X, X])
+    model.fit(other, y).partial_fit(other, y)
+    assert model.n_features_in_ == 4
+
+
+def test_warm_start_goes_on_from_the_last_fit():
+    X, y = table()
+    model = HorseshoeRegressor(**SMALL, warm_start=True).fit(X, y)
+    first = model.history_.bound
+    again = model.fit(X, y).history_.bound
+    assert again.min() > first[-40:].mean() - 0.1 * (first[-1] - first[0])
+    assert again[-40:].mean() > first[-40:].mean()
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"hidden_layer_sizes": (9,)}, r"widths \(8,\).* widths \(9,\)"),
+        ({"prior": "gaussian"}, "change of widths, activation, prior"),
+        ({"activation": "tanh"}, "change of widths, activation, prior"),
+    ],
+)
+def test_warm_start_needs_the_same_network(fitted, change, match):
+    model = pickle.loads(pickle.dumps(fitted)).set_params(warm_start=True, **change)
+    with pytest.raises(ValueError, match=match):
+        model.fit(*table())
+
+
+def test_warm_start_needs_the_same_columns(fitted):
+    model = pickle.loads(pickle.dumps(fitted)).set_params(warm_start=True)
+    with pytest.raises(ValueError, match="X has 1 features, but .* expecting 2"):
+        model.fit(table()[0][:, :1], table()[1])
+    with pytest.raises(ValueError, match="has 2 targets; the fit before had 1"):
+        model.fit(*two_targets())
+
+
+# -- several targets -------------------------------------------------------------------
+
+
+def test_several_targets_in_units_far_apart(fitted_two):
+    X, y = two_targets(500, seed=3)
+    mean, std = fitted_two.predict(X, return_std=True)
+    low, high = fitted_two.predict_interval(X, level=0.5)
+    draws = fitted_two.sample_y(X, n_samples=48)
+    assert mean.shape == std.shape == low.shape == high.shape == y.shape
+    assert draws.shape == (*y.shape, 48)
+    assert ((y - mean).var(0) < 0.2 * y.var(0)).all()
+    # The draws are of the same law: their moments, and how many lie in the interval.
+    error = (draws.mean(2) - mean) / std
+    assert np.abs(error.mean(0)).max() < 0.1
+    np.testing.assert_allclose((draws.std(2) / std).mean(0), 1, atol=0.1)
+    inside = (low[:, :, None] < draws) & (draws < high[:, :, None])
+    np.testing.assert_allclose(inside.mean((0, 2)), 0.5, atol=0.05)
+
+
+def test_the_density_of_several_targets_is_joint(fitted_two):
+    X, y = two_targets()
+    mean, std = fitted_two.predict(X[:1], return_std=True)
+    ends = mean + 9 * std * np.array([[-1], [1]])
+    first, second = (np.linspace(*column, 121) for column in ends.T)
+    grid = np.stack(np.meshgrid(first, second), -1).reshape(-1, 2)
+    density = np.exp(fitted_two.log_density(np.repeat(X[:1], len(grid), 0), grid))
+    cell = (first[1] - first[0]) * (second[1] - second[0])
+    np.testing.assert_allclose(density.sum() * cell, 1, rtol=1e-3)
+
+
+def test_one_column_stays_a_column(fitted):
+    X, y = table()
+    model = HorseshoeRegressor(**SMALL).fit(X, y[:, None])
+    np.testing.assert_array_equal(model.predict(X), fitted.predict(X)[:, None])
+    with pytest.raises(ValueError, match="`y` has 2 targets; the fit before had 1"):
+        model.log_density(*two_targets())
+
+
+# -- what it says of its predictions ---------------------------------------------------
+
+
+def test_intervals_cover_as_often_as_they_say():
+    settings = SMALL | {"hidden_layer_sizes": (20,), "max_iter": 2_000}
+    model = HorseshoeRegressor(**settings).fit(*table(300))
+    X, y = table(500, seed=1)
+    low, high = model.predict_interval(X, level=0.9)
+    assert 0.84 < ((low < y) & (y < high)).mean() < 0.96
+    mean, std = model.predict(X, return_std=True)
+    np.testing.assert_allclose(high - low, 2 * 1.645 * std, rtol=0.05)
+    assert (low < mean).all()
+    assert (mean < high).all()
+
+
+def test_the_two_parts_of_the_variance_add_up(fitted):
+    X, _ = table()
+    _, std = fitted.predict(X, return_std=True)
+    noise, weights = fitted.predict_variance(X)
+    np.testing.assert_allclose(noise + weights, std**2, rtol=1e-12)
+    assert (weights > 0).all()
+    far_noise, far_weights = fitted.predict_variance(10 * X)
+    np.testing.assert_array_equal(far_noise, noise)
+    assert far_weights.mean() > 10 * weights.mean()
+
+
+def test_the_density_is_one_of_y_in_its_own_units():
+    X, y = table()
+    models = [HorseshoeRegressor(**SMALL).fit(X, c * y) for c in (1, 1000)]
+    one, thousand = (
+        m.log_density(X, c * y) for m, c in zip(models, (1, 1000), strict=True)
+    )
+    assert abs((thousand - one).mean() + np.log(1000)) < 0.1
+    mean, std = models[1].predict(X[:1], return_std=True)
+    values = np.linspace(mean[0] - 9 * std[0], mean[0] + 9 * std[0], 2_001)
+    density = np.exp(models[1].log_density(np.repeat(X[:1], 2_001, 0), values))
+    np.testing.assert_allclose(np.trapezoid(density, values), 1, rtol=1e-6)
+
+
+def test_a_single_row_has_a_density(fitted):
+    X, y = table()
+    all_rows = fitted.log_density(X, y)
+    np.testing.assert_allclose(fitted.log_density(X[:1], y[:1]), all_rows[:1])
+
+
+def test_draws_follow_their_seed(fitted):
+    X, _ = table()
+    draws = fitted.sample_y(X, 5, random_state=1)
+    assert draws.shape == (len(X), 5)
+    np.testing.assert_array_equal(draws, fitted.sample_y(X, 5, random_state=1))
+    assert (draws != fitted.sample_y(X, 5, random_state=2)).all()
+
+
+# -- seeds, pickles, files -------------------------------------------------------------
+
+
+def test_same_seed_same_bits_with_and_without_progress(fitted, capsys):
+    X, y = table()
+    assert capsys.readouterr().err == ""
+    shown = HorseshoeRegressor(**SMALL, verbose=1).fit(X, y)
+    assert "400/400" in capsys.readouterr().err
+    np.testing.assert_array_equal(shown.predict(X), fitted.predict(X))
+    np.testing.assert_array_equal(shown.history_.bound, fitted.history_.bound)
+
+
+def test_another_seed_is_another_fit(fitted):
+    X, y = table()
+    other = HorseshoeRegressor(**SMALL | {"random_state": 1}).fit(X, y)
+    assert (other.predict(X) != fitted.predict(X)).all()
+
+
+class WithoutJax(pickle.Unpickler):
+    """Reads pickles in which nothing of JAX is named."""
+
+    def find_class(self, module, name):
+        assert module.split(".")[0] not in ("jax", "jaxlib"), f"{module}.{name}"
+        return super().find_class(module, name)
+
+
+def test_pickles_hold_numpy_arrays(fitted, tmp_path):
+    X, y = table()
+    partly = HorseshoeRegressor(**SMALL).partial_fit(X, y)
+    for model in (fitted, fitted.compact(), partly):
+        again = WithoutJax(BytesIO(pickle.dumps(model))).load()
+        np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    joblib.dump(fitted, tmp_path / "model.joblib")
+    again = joblib.load(tmp_path / "model.joblib")
+    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+    np.testing.assert_array_equal(
+        again.compact().predict(X), fitted.compact().predict(X)
+    )
+
+
+def test_a_pickle_goes_on_learning():
+    X, y = table()
+    model = HorseshoeRegressor(**SMALL).partial_fit(X, y)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(
+        again.partial_fit(X, y).predict(X), model.partial_fit(X, y).predict(X)
+    )
+
+
+def test_a_file_brings_the_model_back(fitted, tmp_path):
+    X, y = table()
+    fitted.save(tmp_path / "model.safetensors")
+    again = load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+    np.testing.assert_array_equal(again.log_density(X, y), fitted.log_density(X, y))
+    assert again.get_params() == fitted.get_params()
+    assert again.partial_fit(X, y)._rows_seen == 2 * len(X)
+
+
+# -- training and its record -----------------------------------------------------------
+
+
+def test_training_stops_by_itself_or_at_its_budget(fitted):
+    X, y = table()
+    stopped = HorseshoeRegressor(**SMALL, tol=10.0).fit(X, y)
+    assert stopped.history_.status == "converged"
+    assert stopped.n_iter_ < 400
+    whole = HorseshoeRegressor(**SMALL, tol=10.0, early_stopping=False).fit(X, y)
+    assert whole.history_.status == "budget"
+    assert whole.n_iter_ == whole.history_.step[-1] == 400
+
+
+def test_passes_are_counted_not_steps():
+    settings = SMALL | {"batch_size": 20, "max_iter": 10}
+    model = HorseshoeRegressor(**settings).fit(*table())
+    assert model.n_iter_ == 10
+    assert model.history_.step[-1] == 30
+
+
+def test_the_history_has_every_part_of_the_bound():
+    settings = SMALL | {"hidden_layer_sizes": (6, 4), "max_iter": 100}
+    history = HorseshoeRegressor(**settings).fit(*table()).history_
+    parts = ["beta", "tau", "upsilon"]
+    hidden = {f"layer_{layer}/{part}" for layer in (1, 2) for part in parts}
+    assert history.kl.keys() == hidden | {"output/beta", "output/kappa", "noise/gamma"}
+    assert all((value > 0).all() for value in history.kl.values())
+    total = history.log_likelihood - sum(history.kl.values())
+    np.testing.assert_allclose(history.bound, total)
+    assert history.log_likelihood[-1] > history.log_likelihood[0]
+
+
+# -- nodes -----------------------------------------------------------------------------
+
+
+def test_nodes_of_a_wide_network(wide):
+    (on,) = wide.widths_
+    assert 1 < on < 20
+    assert (wide.node_scores_[0] > 0.01).sum() == on
+    assert (wide.node_probabilities_[0] > 0.5).sum() == on
+    assert wide.weight_norms_[0].shape == (30,)
+    ((low, high),) = wide.width_interval(level=0.9)
+    assert low <= on <= high
+    ((wider_low, wider_high),) = wide.width_interval(level=0.99)
+    assert wider_low <= low <= high <= wider_high
+
+
+def test_a_compact_estimator_predicts_the_same(wide):
+    small = wide.compact()
+    assert small.network_.widths[0] < 30
+    assert small.network_.widths == (int(small.compaction_.keep[0].sum()),)
+    assert small.widths_ == wide.widths_
+    assert small.compaction_.moved <= 0.01
+    assert wide.network_.widths == (30,)
+    X, y = table(500, seed=1)
+    mean, std = wide.predict(X, return_std=True)
+    new_mean, new_std = small.predict(X, return_std=True)
+    assert np.sqrt((((new_mean - mean) / std) ** 2).mean()) < 0.02
+    np.testing.assert_allclose(new_std, std, rtol=0.05)
+    change = small.log_density(X, y).mean() - wide.log_density(X, y).mean()
+    assert abs(change) < 0.02
+
+
+@pytest.mark.filterwarnings("default::farrier.TrainingWarning")
+def test_a_network_that_is_too_narrow_says_so():
+    settings = SMALL | {"hidden_layer_sizes": (2,)}
+    with pytest.warns(TrainingWarning, match="2 of 2 nodes of hidden layer 1 are on"):
+        HorseshoeRegressor(**settings).fit(*table())
+
+
+@pytest.mark.filterwarnings("default::farrier.TrainingWarning")
+def test_a_network_that_learned_nothing_says_so():
+    X, _ = table()
+    y = np.random.default_rng(1).normal(size=len(X))
+    settings = SMALL | {"max_iter": 2_000}
+    with pytest.warns(TrainingWarning, match="All 8 nodes of hidden layer 1 are off"):
+        model = HorseshoeRegressor(**settings).fit(X, y)
+    assert model.widths_ == (0,)
+    assert model.predict(X).std() < 0.02 * y.std()

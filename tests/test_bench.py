@@ -1,0 +1,50 @@
+"""The benchmark measures what it says; how fast the machine is, no test asks."""
+
+import time
+
+import jax.random as jr
+import numpy as np
+import pytest
+
+from farrier import bench
+from farrier.infer.train import Data
+
+
+def test_interleaved_takes_turns_and_keeps_the_first_call_apart(monkeypatch):
+    monkeypatch.setattr(bench, "REPEATS", 3)
+    calls = []
+
+    def program(name, first, later):
+        def run():
+            seconds = later if name in calls else first
+            calls.append(name)
+            time.sleep(seconds)
+            return np.zeros(1)
+
+        return run
+
+    found = bench.interleaved(
+        {"slow": program("slow", 0.06, 0.02), "fast": program("fast", 0.03, 0.005)}
+    )
+    assert calls == ["slow", "fast"] * 4
+    assert found["slow"]["first"] > found["slow"]["median"] >= 0.02
+    assert found["slow"]["median"] > found["fast"]["median"]
+
+
+def test_the_plain_network_learns():
+    random = np.random.default_rng(0)
+    x = random.normal(size=(64, 3))
+    data = Data.create(x, x[:, :1] - x[:, 1:2], batch_size=64)
+    losses = bench.plain_steps(data, (3, 16, 1), 600)(jr.key(0))
+    assert losses[-1] < 0.1 * losses[0]
+
+
+@pytest.mark.parametrize("d_out", [1, 3])
+def test_step_ratio_is_the_quotient_of_its_two_times(monkeypatch, d_out):
+    shapes = {"tiny": (2, (4,), d_out, 40, 16, 2)}
+    monkeypatch.setattr(bench, "SHAPES", shapes)
+    monkeypatch.setattr(bench, "REPEATS", 2)
+    found = bench.step_ratio("tiny")
+    quotient = found["horseshoe_ms"] / found["plain_ms"]
+    assert found["ratio"] == pytest.approx(quotient)
+    assert found["compile_s"] > 0
