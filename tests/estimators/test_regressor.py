@@ -58,7 +58,7 @@ def fitted():
 def wide():
     """A network with far more nodes than it needs, trained until most are off."""
     settings = SMALL | {"hidden_layer_sizes": (30,), "max_iter": 3_000}
-    return HorseshoeRegressor(**settings).fit(*table())
+    return HorseshoeRegressor(**settings).fit(*table(300))
 
 
 @pytest.fixture(scope="module")
@@ -80,31 +80,28 @@ def test_cross_validation():
     assert scores.min() > 0.7
 
 
-def grid_search(**options):
-    grid = {
-        "hidden_layer_sizes": [(1,), (8,)],
-        "prior": [Horseshoe(), Horseshoe(layer_scale=0.1)],
-    }
-    search = GridSearchCV(HorseshoeRegressor(**SMALL), grid, cv=2, **options)
-    return search.fit(*table())
-
-
-def test_grid_search_in_one_process_and_in_two(monkeypatch):
-    search = grid_search()
-    assert search.best_params_["hidden_layer_sizes"] == (8,)
+def test_grid_search_over_widths_and_priors():
+    grid = [{"hidden_layer_sizes": [(1,)]}, {"prior": [Horseshoe(node_scale=0.5)]}]
+    search = GridSearchCV(HorseshoeRegressor(**SMALL), grid, cv=3).fit(*table())
+    assert search.best_params_ == {"prior": Horseshoe(node_scale=0.5)}
+    assert search.best_estimator_.prior.node_scale == 0.5
     assert search.score(*table(seed=1)) > 0.85
+
+
+def test_grid_search_in_two_processes(monkeypatch):
+    model = HorseshoeRegressor(**SMALL, prior=Horseshoe())
+    grid = {"kl_weight": [1.0, 30.0]}
+    alone = GridSearchCV(model, grid, cv=3).fit(*table())
     monkeypatch.setenv("JAX_ENABLE_X64", "1")
     try:
         with joblib.parallel_config("loky"):
-            parallel = grid_search(n_jobs=2)
+            both = GridSearchCV(model, grid, cv=3, n_jobs=2).fit(*table())
     finally:
         get_reusable_executor().shutdown(wait=True)
-    assert parallel.best_params_ == search.best_params_
-    np.testing.assert_allclose(
-        parallel.cv_results_["mean_test_score"],
-        search.cv_results_["mean_test_score"],
-        rtol=1e-6,
-    )
+    scores, expected = (s.cv_results_["mean_test_score"] for s in (both, alone))
+    np.testing.assert_allclose(scores, expected, rtol=1e-6)
+    assert both.best_params_ == alone.best_params_ == {"kl_weight": 1.0}
+    np.testing.assert_array_equal(both.predict(table()[0]), alone.predict(table()[0]))
 
 
 def test_clone_is_not_fitted_and_has_the_same_settings(fitted):
@@ -223,19 +220,20 @@ def test_partial_fit_goes_on_from_a_fit():
     X, y = table()
     model = HorseshoeRegressor(**SMALL).fit(X, y)
     before, bound = model.predict(X), model.history_.bound[-1]
-    model.partial_fit(X, y, n_rows=len(X))
+    model.set_params(learning_rate_init=0.001).partial_fit(X, y, n_rows=len(X))
     assert model.network_.likelihood.gamma.shape.tolist() == [1 + len(X) / 2]
-    assert np.abs(model.predict(X) - before).max() < 0.1 * y.std()
+    assert 0 < np.abs(model.predict(X) - before).max() < 0.1 * y.std()
     assert model.history_.bound[0] > bound - 0.5 * len(X)
 
 
-def test_fit_forgets_what_partial_fit_learned(fitted):
+def test_fit_forgets_what_partial_fit_learned():
     X, y = table()
-    model = HorseshoeRegressor(**SMALL).partial_fit(X + 9, 5 - y).fit(X, y)
-    np.testing.assert_array_equal(model.predict(X), fitted.predict(X))
-    other = np.column_stack([X, X])
-    model.fit(other, y).partial_fit(other, y)
-    assert model.n_features_in_ == 4
+    model = HorseshoeRegressor(**SMALL).partial_fit(X + 9, 5 - y)
+    fresh = HorseshoeRegressor(**SMALL)
+    for going_on in ("fit", "partial_fit"):
+        for each in (model, fresh):
+            getattr(each, going_on)(X, y)
+        np.testing.assert_array_equal(model.predict(X), fresh.predict(X))
 
 
 def test_warm_start_goes_on_from_the_last_fit():
@@ -263,7 +261,7 @@ def test_warm_start_needs_the_same_network(fitted, change, match):
 
 def test_warm_start_needs_the_same_columns(fitted):
     model = pickle.loads(pickle.dumps(fitted)).set_params(warm_start=True)
-    with pytest.raises(ValueError, match="X has 1 features, but .* expecting 2"):
+    with pytest.raises(ValueError, match=r"X has 1 features, but .* expecting 2"):
         model.fit(table()[0][:, :1], table()[1])
     with pytest.raises(ValueError, match="has 2 targets; the fit before had 1"):
         model.fit(*two_targets())
@@ -289,10 +287,10 @@ def test_several_targets_in_units_far_apart(fitted_two):
 
 
 def test_the_density_of_several_targets_is_joint(fitted_two):
-    X, y = two_targets()
+    X, _ = two_targets()
     mean, std = fitted_two.predict(X[:1], return_std=True)
     ends = mean + 9 * std * np.array([[-1], [1]])
-    first, second = (np.linspace(*column, 121) for column in ends.T)
+    first, second = (np.linspace(*column, 61) for column in ends.T)
     grid = np.stack(np.meshgrid(first, second), -1).reshape(-1, 2)
     density = np.exp(fitted_two.log_density(np.repeat(X[:1], len(grid), 0), grid))
     cell = (first[1] - first[0]) * (second[1] - second[0])
@@ -310,13 +308,11 @@ def test_one_column_stays_a_column(fitted):
 # -- what it says of its predictions ---------------------------------------------------
 
 
-def test_intervals_cover_as_often_as_they_say():
-    settings = SMALL | {"hidden_layer_sizes": (20,), "max_iter": 2_000}
-    model = HorseshoeRegressor(**settings).fit(*table(300))
+def test_intervals_cover_as_often_as_they_say(wide):
     X, y = table(500, seed=1)
-    low, high = model.predict_interval(X, level=0.9)
+    low, high = wide.predict_interval(X, level=0.9)
     assert 0.84 < ((low < y) & (y < high)).mean() < 0.96
-    mean, std = model.predict(X, return_std=True)
+    mean, std = wide.predict(X, return_std=True)
     np.testing.assert_allclose(high - low, 2 * 1.645 * std, rtol=0.05)
     assert (low < mean).all()
     assert (mean < high).all()
@@ -341,9 +337,9 @@ def test_the_density_is_one_of_y_in_its_own_units():
     )
     assert abs((thousand - one).mean() + np.log(1000)) < 0.1
     mean, std = models[1].predict(X[:1], return_std=True)
-    values = np.linspace(mean[0] - 9 * std[0], mean[0] + 9 * std[0], 2_001)
-    density = np.exp(models[1].log_density(np.repeat(X[:1], 2_001, 0), values))
-    np.testing.assert_allclose(np.trapezoid(density, values), 1, rtol=1e-6)
+    values = np.linspace(mean[0] - 9 * std[0], mean[0] + 9 * std[0], 60)
+    density = np.exp(models[1].log_density(np.repeat(X[:1], 60, 0), values))
+    np.testing.assert_allclose(np.trapezoid(density, values), 1, rtol=1e-4)
 
 
 def test_a_single_row_has_a_density(fitted):
@@ -461,7 +457,7 @@ def test_nodes_of_a_wide_network(wide):
     assert (wide.node_probabilities_[0] > 0.5).sum() == on
     assert wide.weight_norms_[0].shape == (30,)
     ((low, high),) = wide.width_interval(level=0.9)
-    assert low <= on <= high
+    assert low <= wide.node_probabilities_[0].sum() <= high
     ((wider_low, wider_high),) = wide.width_interval(level=0.99)
     assert wider_low <= low <= high <= wider_high
 
@@ -477,24 +473,25 @@ def test_a_compact_estimator_predicts_the_same(wide):
     mean, std = wide.predict(X, return_std=True)
     new_mean, new_std = small.predict(X, return_std=True)
     assert np.sqrt((((new_mean - mean) / std) ** 2).mean()) < 0.02
-    np.testing.assert_allclose(new_std, std, rtol=0.05)
+    np.testing.assert_allclose(new_std, std, rtol=0.1)
     change = small.log_density(X, y).mean() - wide.log_density(X, y).mean()
     assert abs(change) < 0.02
 
 
 @pytest.mark.filterwarnings("default::farrier.TrainingWarning")
 def test_a_network_that_is_too_narrow_says_so():
-    settings = SMALL | {"hidden_layer_sizes": (2,)}
-    with pytest.warns(TrainingWarning, match="2 of 2 nodes of hidden layer 1 are on"):
-        HorseshoeRegressor(**settings).fit(*table())
+    # With next to no prior every node finds something to do.
+    model = HorseshoeRegressor(**SMALL, kl_weight=1e-3)
+    with pytest.warns(TrainingWarning, match="8 of 8 nodes of hidden layer 1 are on"):
+        model.fit(*table())
+    assert model.widths_ == (8,)
 
 
 @pytest.mark.filterwarnings("default::farrier.TrainingWarning")
 def test_a_network_that_learned_nothing_says_so():
-    X, _ = table()
-    y = np.random.default_rng(1).normal(size=len(X))
-    settings = SMALL | {"max_iter": 2_000}
+    X, y = table()
+    model = HorseshoeRegressor(**SMALL, kl_weight=30.0)
     with pytest.warns(TrainingWarning, match="All 8 nodes of hidden layer 1 are off"):
-        model = HorseshoeRegressor(**settings).fit(X, y)
+        model.fit(X, y)
     assert model.widths_ == (0,)
     assert model.predict(X).std() < 0.02 * y.std()

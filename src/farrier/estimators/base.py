@@ -327,6 +327,7 @@ class NetworkEstimator(BaseEstimator):
                 "`batch_size` must be 'auto' or a whole number from 1, got "
                 f"{batch_size!r}."
             )
+        batch_size = int(batch_size)
         passes = math.ceil(rows / batch_size)
         if steps is None:
             steps = self._steps(rows, passes)
@@ -342,7 +343,7 @@ class NetworkEstimator(BaseEstimator):
             share = 0.0  # the posterior is not to be forgotten first
         return TrainConfig(
             steps=steps,
-            batch_size=int(batch_size),
+            batch_size=batch_size,
             learning_rate=checked_positive(
                 "learning_rate_init", self.learning_rate_init
             ),
@@ -377,7 +378,7 @@ class NetworkEstimator(BaseEstimator):
     def _checked_widths(self) -> tuple[int, ...]:
         sizes: Any = self.hidden_layer_sizes
         sizes = tuple(sizes) if isinstance(sizes, Iterable) else (sizes,)
-        if not sizes or not all(isinstance(s, Integral) and s >= 1 for s in sizes):
+        if not sizes or not all(isinstance(s, Integral) and int(s) >= 1 for s in sizes):
             raise ValueError(
                 "`hidden_layer_sizes` must be one or more whole numbers from 1, got "
                 f"{self.hidden_layer_sizes!r}."
