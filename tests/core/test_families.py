@@ -13,7 +13,7 @@ from scipy import integrate, special, stats
 from farrier.core.families import Conditional, Gamma, InverseGamma, LogNormal, Normal
 from farrier.core.special import softplus_inverse
 
-DRAWS = 100_000
+DRAWS = 40_000
 
 
 def normal(loc, scale, family=Normal):

@@ -20,7 +20,7 @@ from farrier.core.scales import (
 )
 from farrier.core.special import softplus_inverse
 
-DRAWS = 100_000
+DRAWS = 40_000
 # loc and scale of q(ln tau), and b: about the prior, far below it, far above it, wide.
 CASES = [(0.2, 0.4, 1.0), (-3.0, 0.6, 1.0), (2.0, 0.5, 0.5), (0.5, 1.5, 5.0)]
 every_case = pytest.mark.parametrize(("loc", "scale", "b"), CASES)

@@ -82,10 +82,11 @@ def test_cross_validation():
 
 def test_grid_search_over_widths_and_priors():
     grid = [{"hidden_layer_sizes": [(1,)]}, {"prior": [Horseshoe(node_scale=0.5)]}]
-    search = GridSearchCV(HorseshoeRegressor(**SMALL), grid, cv=3).fit(*table())
+    search = GridSearchCV(HorseshoeRegressor(**SMALL), grid, cv=3, refit=False)
+    search.fit(*table())
     assert search.best_params_ == {"prior": Horseshoe(node_scale=0.5)}
-    assert search.best_estimator_.prior.node_scale == 0.5
-    assert search.score(*table(seed=1)) > 0.85
+    one_node, eight = search.cv_results_["mean_test_score"]
+    assert one_node < 0.6 < 0.8 < eight
 
 
 def test_grid_search_in_two_processes(monkeypatch):
@@ -480,17 +481,17 @@ def test_a_compact_estimator_predicts_the_same(wide):
 
 @pytest.mark.filterwarnings("default::farrier.TrainingWarning")
 def test_a_network_that_is_too_narrow_says_so():
-    # With next to no prior every node finds something to do.
-    model = HorseshoeRegressor(**SMALL, kl_weight=1e-3)
-    with pytest.warns(TrainingWarning, match="8 of 8 nodes of hidden layer 1 are on"):
+    model = HorseshoeRegressor(**SMALL | {"hidden_layer_sizes": (2,)})
+    with pytest.warns(TrainingWarning, match="2 of 2 nodes of hidden layer 1 are on"):
         model.fit(*table())
-    assert model.widths_ == (8,)
+    assert model.widths_ == (2,)
 
 
 @pytest.mark.filterwarnings("default::farrier.TrainingWarning")
 def test_a_network_that_learned_nothing_says_so():
-    X, y = table()
-    model = HorseshoeRegressor(**SMALL, kl_weight=30.0)
+    X, _ = table()
+    y = np.random.default_rng(1).normal(size=len(X))
+    model = HorseshoeRegressor(**SMALL | {"learning_rate_init": 0.1})
     with pytest.warns(TrainingWarning, match="All 8 nodes of hidden layer 1 are off"):
         model.fit(X, y)
     assert model.widths_ == (0,)

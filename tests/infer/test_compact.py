@@ -22,11 +22,12 @@ from farrier.infer.compact import (
     find_nodes,
     silence,
 )
-from farrier.infer.predict import by_chunks, mixture, outputs
+from farrier.infer.predict import by_chunks, mixture, probabilities
 from farrier.model.likelihoods import Categorical, GaussianNoise
 from farrier.model.network import Network
 
-ROWS, D_IN, TARGETS, DRAWS = 30, 2, 2, 8
+# Few shapes: what compiles is the dear part of these tests.
+ROWS, D_IN, TARGETS, DRAWS = 60, 2, 2, 8
 NO_SPREAD = 1e-12
 
 
@@ -41,9 +42,9 @@ def raw(sd):
 
 def every_normal(network):
     """The posteriors of all weights and of the logarithms of all scales."""
-    layers = [*network.layers, network.output]
-    weights = [q for l in layers for q in (l.weights.kernel, l.weights.bias)]
-    return weights + [scale.q for l in layers for scale in l.scales.values()]
+    layers = network.named_layers().values()
+    weights = [q for each in layers for q in (each.weights.kernel, each.weights.bias)]
+    return weights + [scale.q for each in layers for scale in each.scales.values()]
 
 
 def network_of(widths, *, likelihood=None, form="non-centred", sd=NO_SPREAD, key):
@@ -53,32 +54,28 @@ def network_of(widths, *, likelihood=None, form="non-centred", sd=NO_SPREAD, key
     network = Network.create(
         D_IN, widths, likelihood, prior, activation="tanh", key=key
     )
-    spread = lambda q: jnp.full_like(q.raw_scale, raw(sd))
     return eqx.tree_at(
         lambda net: [q.raw_scale for q in every_normal(net)],
         network,
-        [spread(q) for q in every_normal(network)],
+        [jnp.full_like(q.raw_scale, raw(sd)) for q in every_normal(network)],
     )
 
 
-def with_weights(network, layer, values, where="kernel"):
-    """The network with the weights themselves set, whatever their scales are.
+def with_weights(network, layer, kernel, bias):
+    """The network with the weights of a layer set, whatever their scales are.
 
     Only where posteriors have no spread, so that the scales are known numbers.
     """
-    hidden = layer < len(network.layers)
-    old = network.layers[layer] if hidden else network.output
-    log_scale = sum(np.asarray(scale.q.loc) for scale in old.scales.values())
-    loc = jnp.asarray(values / np.exp(log_scale))
-    get = lambda net: (
-        getattr((net.layers[layer] if hidden else net.output).weights, where).loc
-    )
-    assert get(network).shape == loc.shape
-    return eqx.tree_at(get, network, loc)
+    get = lambda net: [*net.named_layers().values()][layer]
+    scales = get(network).scales.values()
+    scale = np.exp(sum(np.asarray(scale.q.loc) for scale in scales))
+    new = [jnp.asarray(np.broadcast_to(v / scale, v.shape)) for v in (kernel, bias)]
+    where = lambda net: [get(net).weights.kernel.loc, get(net).weights.bias.loc]
+    return eqx.tree_at(where, network, new)
 
 
 def with_noise_sd(network, sd):
-    """The network with E[gamma] = 1 / sd^2."""
+    """The network with E[gamma] = 1 / sd^2 for each target."""
     gamma = network.likelihood.gamma
     log_rate = jnp.log(gamma.fixed_shape) + 2 * np.log(sd)
     return eqx.tree_at(lambda net: net.likelihood.gamma.log_rate, network, log_rate)
@@ -88,9 +85,8 @@ def inputs(key):
     return generator_of(key).standard_normal((ROWS, D_IN))
 
 
-def moments_of(network, x, *, key):
-    """First moments of the activations, as folding takes them."""
-    return activations(network, jnp.asarray(x), DRAWS, key=key)
+def targets(key):
+    return generator_of(key).standard_normal((ROWS, TARGETS))
 
 
 @eqx.filter_jit
@@ -109,54 +105,62 @@ def mask(*kept):
 
 def test_shares_by_hand(getkey):
     """Two layers, two targets, no spread: every draw is one known network (S1)."""
-    network = network_of((4, 3), key=getkey())
-    x, generator = inputs(getkey()), generator_of(getkey())
-    first = generator.standard_normal((2, 4))
-    second = generator.standard_normal((4, 3))
-    second[2] = [0, 0, 5]  # node 2 feeds node 2 of the next layer alone ...
-    last = generator.standard_normal((3, 2))
-    last[2] = [1e-4, -2e-4]  # ... which is off
-    second[3] *= 1e-3
-    for layer, values in enumerate((first, second, last)):
-        network = with_weights(network, layer, values)
-    network = with_noise_sd(network, np.array([0.5, 2.0]))
+    network, x = network_of((4, 3), key=getkey()), inputs(getkey())
+    generator, noise_sd = generator_of(getkey()), np.array([0.5, 2.0])
+    sizes = [(2, 4), (4, 3), (3, 2)]
+    kernels = [generator.standard_normal(size) for size in sizes]
+    biases = [generator.standard_normal(size[1]) for size in sizes]
+    kernels[1][2] = [0, 0, 5]  # node 2 feeds node 2 of the next layer alone ...
+    kernels[2][2] = [1e-4, -2e-4]  # ... which is off
+    kernels[1][3] *= 1e-3
+    for layer, weights in enumerate(zip(kernels, biases, strict=True)):
+        network = with_weights(network, layer, *weights)
+    network = with_noise_sd(network, noise_sd)
     nodes = find_nodes(network, jnp.asarray(x), DRAWS, key=getkey())
-    draw = network.sample(key=getkey())
-    a1, a2 = (np.asarray(a) for a in draw.hidden(jnp.asarray(x)))
-    u3, u2 = a2 @ last, a1 @ second
-    noise = np.array([0.5, 2.0]) ** 2
-    expected_2 = a2.std(0) * (np.abs(last) / np.sqrt(u3.var(0) + noise)).max(1)
-    to_on = np.abs(second[:, :2]) / u2[:, :2].std(0)
-    expected_1 = a1.std(0) * to_on.max(1)
-    for scores, shares, expected in zip(
-        nodes.scores, nodes.shares, (expected_1, expected_2), strict=True
-    ):
-        np.testing.assert_allclose(scores, expected, rtol=1e-9, atol=1e-15)
-        np.testing.assert_allclose(
-            shares, np.tile(expected, (DRAWS, 1)), rtol=1e-9, atol=1e-15
-        )
-    assert nodes.scores[0][2] == 0
+    u = []
+    a = [x]
+    for kernel, bias in zip(kernels, biases, strict=True):
+        u.append(a[-1] @ kernel + bias)
+        a.append(np.tanh(u[-1]))
+    spread = np.sqrt(u[2].var(0) + noise_sd**2)
+    expected = [
+        a[1].std(0) * (np.abs(kernels[1]) / u[1].std(0))[:, :2].max(1),
+        a[2].std(0) * (np.abs(kernels[2]) / spread).max(1),
+    ]
+    for shares, by_hand in zip(nodes.shares, expected, strict=True):
+        by_hand = np.tile(by_hand, (DRAWS, 1))
+        np.testing.assert_allclose(shares, by_hand, rtol=1e-9, atol=1e-11)
     assert nodes.widths == (2, 2)
+    assert nodes.on[0].tolist() == [True, True, False, False]
     assert nodes.on[1].tolist() == [True, True, False]
+
+
+def classifier_by_hand(output, *, key):
+    """One hidden layer, three classes, no spread; and its activations for some rows."""
+    key_network, key_x = jr.split(key)
+    likelihood = Categorical().build(3, rows=float(ROWS))
+    network = network_of((4,), likelihood=likelihood, key=key_network)
+    kernel = np.array([[1.0, -0.5, 0.3, 0.8], [0.2, 1.0, -1.0, 0.4]])
+    network = with_weights(network, 0, kernel, np.zeros(4))
+    x = inputs(key_x)
+    return with_weights(network, 1, output, np.zeros(3)), x, np.tanh(x @ kernel)
 
 
 def test_shares_of_a_classifier_by_hand(getkey):
     """Logits centred over the classes, with the noise of a centred Gumbel law (S1)."""
-    likelihood = Categorical().build(3, rows=float(ROWS))
-    network = network_of((4,), likelihood=likelihood, key=getkey())
-    x, last = inputs(getkey()), generator_of(getkey()).standard_normal((4, 3))
-    last[1] = 40.0  # the same for all classes: a softmax does not see it
-    network = with_weights(network, 1, last)
+    output = generator_of(getkey()).standard_normal((4, 3))
+    output[1] = 40.0  # the same for all classes: a softmax does not see it
+    network, x, a = classifier_by_hand(output, key=getkey())
     nodes = find_nodes(network, jnp.asarray(x), DRAWS, key=getkey())
-    a = np.asarray(network.sample(key=getkey()).hidden(jnp.asarray(x))[0])
-    centred = last - last.mean(1, keepdims=True)
-    # Noise of one utility less the mean of three, by drawing it.
-    gumbel = generator_of(getkey()).gumbel(size=(200_000, 3))
-    noise = (gumbel - gumbel.mean(1, keepdims=True)).var(0)
-    np.testing.assert_allclose(noise, (1 - 1 / 3) * np.pi**2 / 6, rtol=0.02)
-    spread = np.sqrt((a @ centred).var(0) + (1 - 1 / 3) * np.pi**2 / 6)
-    expected = a.std(0) * (np.abs(centred) / spread).max(1)
-    np.testing.assert_allclose(nodes.scores[0], expected, rtol=1e-9, atol=1e-12)
+    centred = output - output.mean(1, keepdims=True)
+    noise = (1 - 1 / 3) * np.pi**2 / 6
+    utilities = generator_of(getkey()).gumbel(size=(200_000, 3))
+    drawn = (utilities - utilities.mean(1, keepdims=True)).var(0)
+    np.testing.assert_allclose(drawn, noise, rtol=0.02)
+    reach = np.abs(centred) / np.sqrt((a @ centred).var(0) + noise)
+    np.testing.assert_allclose(
+        nodes.scores[0], a.std(0) * reach.max(1), rtol=1e-9, atol=1e-9
+    )
     assert nodes.on[0].tolist() == [True, False, True, True]
 
 
@@ -165,19 +169,20 @@ def test_units_of_targets_do_not_change_the_shares(getkey):
     network = network_of((4, 3), sd=0.2, key=getkey())
     x, key = jnp.asarray(inputs(getkey())), getkey()
     plain = find_nodes(network, x, DRAWS, key=key)
-    units = jnp.array([1e3, 1e-3])
-    weights = network.output.weights
-    new = (
-        weights.kernel.loc * units[None],
-        jnp.asarray(raw(np.asarray(weights.kernel.scale) * np.asarray(units))),
-        network.likelihood.gamma.log_rate + 2 * jnp.log(units),
-    )
-    where = lambda net: (
+    units = np.array([1e3, 1e-3])
+    kernel = network.output.weights.kernel
+    new = [
+        kernel.loc * units,
+        jnp.asarray(raw(np.asarray(kernel.scale) * units)),
+        network.likelihood.gamma.log_rate + 2 * np.log(units),
+    ]
+    where = lambda net: [
         net.output.weights.kernel.loc,
         net.output.weights.kernel.raw_scale,
         net.likelihood.gamma.log_rate,
-    )
-    other = find_nodes(eqx.tree_at(where, network, new), x, DRAWS, key=key)
+    ]
+    with jax.numpy_rank_promotion("allow"):
+        other = find_nodes(eqx.tree_at(where, network, new), x, DRAWS, key=key)
     for ours, theirs in zip(other.shares, plain.shares, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9)
     assert plain.shares[0].std(0).min() > 1e-3  # the posterior is uncertain of them
@@ -186,11 +191,9 @@ def test_units_of_targets_do_not_change_the_shares(getkey):
 def test_what_is_said_of_nodes_agrees_with_the_shares():
     """Median, probability and the interval of the width (S1)."""
     generator = np.random.default_rng(0)
-    shares = generator.lognormal(np.log(ON_SHARE), 1, (2_000, 6)) * np.geomspace(
-        0.05, 20, 6
-    )
-    nodes = Nodes((shares,))
-    on = shares > ON_SHARE
+    factors = np.geomspace(0.05, 20, 6)
+    shares = factors * generator.lognormal(np.log(ON_SHARE), 1, (2_000, 6))
+    nodes, on = Nodes((shares,)), shares > ON_SHARE
     (scores,), (probability,) = nodes.scores, nodes.probability_on
     np.testing.assert_allclose(scores, np.quantile(shares, 0.5, axis=0))
     np.testing.assert_allclose(probability, on.mean(0))
@@ -201,7 +204,7 @@ def test_what_is_said_of_nodes_agrees_with_the_shares():
         ((low, high),) = nodes.width_interval(level)
         tail = 0.5 - level / 2
         assert (counts < low).mean() <= tail < (counts <= low).mean()
-        assert (counts > high).mean() <= tail + 1e-12 < (counts >= high).mean()
+        assert (counts > high).mean() <= tail + 1e-9 < (counts >= high).mean()
     ((low, high),) = nodes.width_interval(0.9)
     assert low < nodes.widths[0] < high
 
@@ -213,199 +216,166 @@ def test_what_is_said_of_nodes_agrees_with_the_shares():
 def test_a_constant_node_is_folded_exactly(getkey, form):
     """Its weights have their full spread; it is only the node that has none (C1)."""
     network = network_of((4,), form=form, sd=0.3, key=getkey())
-    layer = network.layers[0]
-    where = lambda net: (
-        net.layers[0].weights.kernel,
+    where = lambda net: [
+        net.layers[0].weights.kernel.loc,
+        net.layers[0].weights.kernel.raw_scale,
         net.layers[0].weights.bias.raw_scale,
         net.layers[0].scales["tau"].q.raw_scale,
         net.layers[0].scales["upsilon"].q.raw_scale,
-    )
-    tight = raw(NO_SPREAD)
-    kernel = jax.tree.map(lambda leaf: leaf.at[:, 2].set(0.0), layer.weights.kernel)
-    kernel = eqx.tree_at(
-        lambda q: q.raw_scale, kernel, kernel.raw_scale.at[:, 2].set(-jnp.inf)
-    )
-    new = (
-        kernel,
-        layer.weights.bias.raw_scale.at[2].set(tight),
-        layer.scales["tau"].q.raw_scale.at[2].set(tight),
-        jnp.asarray(tight),
-    )
-    network = eqx.tree_at(where, network, new)
-    x, key = inputs(getkey()), getkey()
-    keep = (mask(1, 1, 0, 1),)
-    silenced = silence(network, keep, moments_of(network, x, key=getkey()))
-    full = drawn_mixture(network, jnp.asarray(x), key=key)
-    for small in (silenced, drop(silenced, keep)):
-        for ours, theirs in zip(
-            drawn_mixture(small, jnp.asarray(x), key=key), full, strict=True
-        ):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+    ]
+    loc, *spreads, upsilon = where(network)
+    tight = [spread.at[..., 2].set(raw(NO_SPREAD)) for spread in spreads]
+    upsilon = jnp.full_like(upsilon, raw(NO_SPREAD))
+    network = eqx.tree_at(where, network, [loc.at[:, 2].set(0), *tight, upsilon])
+    x, key, keep = jnp.asarray(inputs(getkey())), getkey(), (mask(1, 1, 0, 1),)
+    silenced = silence(network, keep, activations(network, x, DRAWS, key=getkey()))
+    full = drawn_mixture(network, x, key=key)
+    for ours, theirs in zip(drawn_mixture(silenced, x, key=key), full, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
     assert np.asarray(full[0]).std(0).min() > 0.01
-    gone = network.output.weights.kernel
-    assert np.abs(gone.loc[2]).min() > 1e-3
-    changed = silenced.output.weights.bias
-    assert (changed.scale > network.output.weights.bias.scale).all()
+    before, after = (net.output.weights.bias for net in (network, silenced))
+    assert (after.scale > before.scale + 1e-3).all()
+    assert (np.abs(after.loc - before.loc) > 1e-3).all()
 
 
-def test_a_constant_node_without_any_spread_is_folded_exactly(getkey):
-    """Rounding may not make a variance negative (C1). Two layers deep."""
-    network = network_of((4, 3), key=getkey())
-    kernel = np.array(network.layers[0].weights.kernel.loc)
-    kernel[:, [1, 3]] = 0
-    network = with_weights(network, 0, kernel)
-    network = with_weights(network, 0, np.array([0.3, 2.0, -0.5, -1.1]), "bias")
-    large = 30 * np.asarray(generator_of(getkey()).standard_normal((4, 3)))
-    network = with_weights(network, 1, large)
-    x, key = inputs(getkey()), getkey()
+def test_constant_nodes_without_any_spread_are_folded(getkey):
+    """Where E[a^2] - E[a]^2 rounds to less than 0 it may not give NaN (C1)."""
+    network, generator = network_of((4, 3), key=getkey()), generator_of(getkey())
+    kernel = generator.standard_normal((2, 4)) * mask(1, 0, 1, 0)
+    network = with_weights(network, 0, kernel, np.array([0.3, 2.0, -0.5, -1.1]))
+    large = 30 * generator.standard_normal((4, 3))
+    network = with_weights(network, 1, large, generator.standard_normal(3))
+    x, key = jnp.asarray(inputs(getkey())), getkey()
     keep = (mask(1, 0, 1, 0), mask(1, 1, 1))
-    silenced = silence(network, keep, moments_of(network, x, key=getkey()))
-    full = drawn_mixture(network, jnp.asarray(x), key=key)
-    folded = drawn_mixture(silenced, jnp.asarray(x), key=key)
-    # Where var_rows(a) rounds to 1e-16 rather than 0, its root 1e-8 is in the bias.
-    np.testing.assert_allclose(folded[0], full[0], rtol=1e-5)
+    silenced = silence(network, keep, activations(network, x, DRAWS, key=getkey()))
+    full, _ = drawn_mixture(network, x, key=key)
+    folded, _ = drawn_mixture(silenced, x, key=key)
+    # A difference that rounds to 1e-16 adds a spread of 1e-8, times weights of 30.
+    np.testing.assert_allclose(folded, full, atol=1e-5)
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "categorical"])
-def test_silent_and_dropped_nodes_predict_the_same(getkey, likelihood):
+def test_silent_and_dropped_nodes_predict_the_same(getkey):
     """Each node keeps its own noise when others go (C1), (R1)."""
-    categorical = Categorical().build(TARGETS, rows=float(ROWS))
-    network = network_of(
-        (4, 3),
-        likelihood=categorical if likelihood == "categorical" else None,
-        sd=0.3,
-        key=getkey(),
-    )
-    x, key = inputs(getkey()), getkey()
+    network = network_of((4, 3), sd=0.3, key=getkey())
+    x, key = jnp.asarray(inputs(getkey())), getkey()
     keep = (mask(0, 1, 1, 0), mask(1, 0, 1))
-    silenced = silence(network, keep, moments_of(network, x, key=getkey()))
+    silenced = silence(network, keep, activations(network, x, DRAWS, key=getkey()))
     dropped = drop(silenced, keep)
     assert dropped.widths == (2, 2)
-    if likelihood == "gaussian":
-        draws = lambda net: drawn_mixture(net, jnp.asarray(x), key=key)
-    else:
-        draws = lambda net: [by_chunks(outputs_first, net, (x,), key=key)]
-    for ours, theirs in zip(draws(dropped), draws(silenced), strict=True):
+    for ours, theirs in zip(
+        *(drawn_mixture(net, x, key=key) for net in (dropped, silenced)), strict=True
+    ):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
         assert np.std(theirs, axis=0).max() > 0.01
-
-
-def outputs_first(network, x, *, key):
-    return jnp.moveaxis(outputs(network, x, DRAWS, key=key), 0, 1)
 
 
 # --- compaction -------------------------------------------------------------------
 
 
 def reordered(network, order):
-    """The nodes of the one hidden layer in another order, numbers and all."""
-    order = jnp.asarray(order)
+    """The nodes of the last hidden layer in another order, numbers and all."""
     width = len(order)
     last = lambda leaf: leaf[..., order] if leaf.shape[-1:] == (width,) else leaf
-    arrays, static = eqx.partition(network.layers[0], eqx.is_array)
+    arrays, static = eqx.partition(network.layers[-1], eqx.is_array)
     hidden = eqx.combine(jax.tree.map(last, arrays), static)
     kernel = jax.tree.map(lambda leaf: leaf[order], network.output.weights.kernel)
-    where = lambda net: (net.layers[0], net.output.weights.kernel, net.output.inputs)
+    where = lambda net: (net.layers[-1], net.output.weights.kernel, net.output.inputs)
     new = (hidden, kernel, network.output.inputs[order])
     return eqx.tree_at(where, network, new)
 
 
-def targets(key):
-    return generator_of(key).standard_normal((ROWS, TARGETS))
-
-
 def test_reordering_nodes_changes_nothing(getkey):
-    """Neither their shares nor what compaction keeps and costs (S1), (C1)."""
-    network = network_of((4,), sd=0.1, key=getkey())
-    output = np.array(network.output.weights.kernel.loc)
-    network = with_weights(network, 1, output * np.array([1, 1e-3, 1, 2e-3])[:, None])
-    tight = network.output.weights.kernel.raw_scale.at[[1, 3]].set(raw(1e-4))
-    where = lambda net: net.output.weights.kernel.raw_scale
-    network = eqx.tree_at(where, network, tight)
-    order = [2, 3, 0, 1]
-    x, y, key = inputs(getkey()), targets(getkey()), getkey()
+    """Neither their shares nor what compaction keeps, makes and costs (S1), (C1)."""
+    network = network_of((4, 3), sd=0.1, key=getkey())
+    where = lambda net: net.output.weights.kernel
+    weak = jnp.array([1, 1e-3, 1])[:, None]
+    kernel = where(network)
+    spread = jnp.asarray(raw(np.asarray(kernel.scale * weak)))
+    network = eqx.tree_at(where, network, type(kernel)(kernel.loc * weak, spread))
+    order, x, y, key = (
+        np.array([2, 0, 1]),
+        inputs(getkey()),
+        targets(getkey()),
+        getkey(),
+    )
     results = []
     for net in (network, reordered(network, order)):
         nodes = find_nodes(net, jnp.asarray(x), DRAWS, key=key)
         results.append((nodes, compact(net, nodes, x, y, DRAWS, key=key)))
     (nodes, small), (other_nodes, other) = results
-    np.testing.assert_allclose(
-        other_nodes.shares[0], nodes.shares[0][:, order], rtol=1e-9
-    )
-    np.testing.assert_array_equal(other.keep[0], small.keep[0][order])
-    assert 0 < small.keep[0].sum() < 4
+    for layer, places in enumerate((np.arange(4), order)):
+        ours, theirs = other_nodes.shares[layer], nodes.shares[layer][:, places]
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+        np.testing.assert_array_equal(other.keep[layer], small.keep[layer][places])
+    assert small.network.widths == (4, 2)
     np.testing.assert_allclose(other.moved, small.moved, rtol=1e-6)
-    draws = [drawn_mixture(s.network, jnp.asarray(x), key=key) for s in (small, other)]
-    for ours, theirs in zip(*draws, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+    again = reordered(small.network, np.array([1, 0]))
+    for ours, theirs in zip(
+        jax.tree.leaves(other.network), jax.tree.leaves(again), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9)
 
 
 def test_more_nodes_are_kept_where_those_on_are_not_enough(getkey):
-    """With little noise, half a per cent of the variation is much of it (S1).
+    """With little noise, half a per cent of the variation is much of it (S1), (C1).
 
     Node 0 is on. Node 1 has a share of about 0.005, a tenth of the noise; nodes 2 and 3
     do nothing.
     """
-    network = network_of((4,), key=getkey())
+    network = with_noise_sd(network_of((4,), key=getkey()), np.array([0.05, 0.05]))
     kernel = np.array([[1.0, 0, 1, 1], [0, 1, 1, -1]])
     output = np.array([[1.0, 0.3], [0.005, 0.001], [1e-7, 0], [0, 1e-7]])
-    network = with_weights(network, 0, kernel)
-    network = with_weights(network, 0, np.zeros(4), "bias")
-    network = with_noise_sd(with_weights(network, 1, output), np.array([0.05, 0.05]))
-    x, y, key = inputs(getkey()), targets(getkey()), getkey()
+    network = with_weights(network, 0, kernel, np.zeros(4))
+    network = with_weights(network, 1, output, np.zeros(2))
+    x, y = inputs(getkey()), targets(getkey())
     nodes = find_nodes(network, jnp.asarray(x), DRAWS, key=getkey())
     assert nodes.on[0].tolist() == [True, False, False, False]
-    small = compact(network, nodes, x, y, DRAWS, key=key)
+    small = compact(network, nodes, x, y, DRAWS, key=getkey())
     assert small.keep[0].tolist() == [True, True, False, False]
-    assert small.moved <= MOVED
     assert small.network.widths == (2,)
-    # What the nodes that are on would have cost, folded as well as may be.
-    alone = silence(network, nodes.on, moments_of(network, x, key=key))
-    mean, alone_mean = (
-        np.asarray(drawn_mixture(net, jnp.asarray(x), key=key)[0]).mean(0)
-        for net in (network, alone)
-    )
-    noise_sd = 0.05 * np.sqrt(TARGETS)
-    moves = np.linalg.norm(alone_mean - mean, axis=1) / noise_sd
-    assert np.sqrt((moves**2).mean()) > 2 * MOVED
+    assert small.moved < 1e-4
+    # What node 0 alone would have cost, with node 1 projected on it.
+    on, other = np.tanh(x).T
+    basis = np.column_stack([on, np.ones(ROWS)])
+    left = other - basis @ np.linalg.lstsq(basis, other)[0]
+    alone = left.std() * np.linalg.norm(output[1]) / (0.05 * np.sqrt(TARGETS))
+    assert alone > 2 * MOVED
 
 
 def test_a_network_that_is_off_keeps_one_node_a_layer(getkey):
     """The output is its bias; both layers are then off altogether (S1), (C1)."""
-    network = network_of((4, 3), key=getkey())
-    network = with_weights(network, 2, np.full((3, 2), 1e-9))
-    network = with_weights(network, 2, np.array([0.7, -0.2]), "bias")
-    x, y, key = inputs(getkey()), targets(getkey()), getkey()
+    network, bias = network_of((4, 3), key=getkey()), np.array([0.7, -0.2])
+    network = with_weights(network, 2, np.full((3, 2), 1e-9), bias)
+    x, y = inputs(getkey()), targets(getkey())
     nodes = find_nodes(network, jnp.asarray(x), DRAWS, key=getkey())
     assert nodes.widths == (0, 0)
     assert nodes.width_interval(0.9) == ((0, 0), (0, 0))
-    small = compact(network, nodes, x, y, DRAWS, key=key)
+    small = compact(network, nodes, x, y, DRAWS, key=getkey())
     assert small.network.widths == (1, 1)
     assert small.moved < 1e-6
-    loc, _ = drawn_mixture(small.network, jnp.asarray(x), key=key)
-    expected = np.broadcast_to([0.7, -0.2], loc.shape)
-    np.testing.assert_allclose(loc, expected, rtol=1e-6)
+    kappa = np.exp(small.network.output.scales["kappa"].q.loc)
+    np.testing.assert_allclose(
+        kappa * small.network.output.weights.bias.loc, bias, rtol=1e-6
+    )
 
 
 def test_a_classifier_compacts_and_measures_its_move(getkey):
-    """In standard deviations of the class; two of the nodes do nothing (C1)."""
-    likelihood = Categorical().build(3, rows=float(ROWS))
-    network = network_of((4,), likelihood=likelihood, key=getkey())
-    output = np.array([[3.0, -2, 0], [1e-5, 0, 0], [0, 1, 1], [0, 0, 2e-5]])
-    network = with_weights(network, 1, output)
-    x, y = inputs(getkey()), generator_of(getkey()).integers(0, 3, ROWS)
+    """In standard deviations of the class; two of the nodes do little (C1)."""
+    output = np.array([[3.0, -2, 0], [2e-3, 0, 0], [0, 1, 1], [0, 0, 4e-3]])
+    network, x, _ = classifier_by_hand(output, key=getkey())
+    y, key = generator_of(getkey()).integers(0, 3, ROWS), getkey()
     nodes = find_nodes(network, jnp.asarray(x), DRAWS, key=getkey())
-    small = compact(network, nodes, x, y, DRAWS, key=getkey())
+    small = compact(network, nodes, x, y, DRAWS, key=key)
     assert small.keep[0].tolist() == [True, False, True, False]
     p, small_p = (
-        np.asarray(jax.nn.softmax(net.sample(key=getkey())(jnp.asarray(x))))
+        by_chunks(probabilities, net, (x,), DRAWS, key=key)
         for net in (network, small.network)
     )
     moves = np.linalg.norm(small_p - p, axis=1) / np.sqrt((p * (1 - p)).sum(1))
-    np.testing.assert_allclose(small.moved, np.sqrt((moves**2).mean()), rtol=1e-3)
-    assert 0 < small.moved < 1e-3
+    np.testing.assert_allclose(small.moved, np.sqrt((moves**2).mean()), rtol=1e-6)
+    assert 1e-6 < small.moved < MOVED
     change = np.log(small_p[np.arange(ROWS), y] / p[np.arange(ROWS), y]).mean()
-    np.testing.assert_allclose(small.log_density_change, change, rtol=1e-3)
+    np.testing.assert_allclose(small.log_density_change, change, rtol=1e-6)
 
 
 # --- a fitted model ---------------------------------------------------------------
@@ -413,7 +383,12 @@ def test_a_classifier_compacts_and_measures_its_move(getkey):
 
 def fitted(X, y):
     model = HorseshoeRegressor(
-        (6,), max_iter=500, learning_rate_init=0.05, n_draws=40, random_state=0
+        (4,),
+        "tanh",
+        max_iter=600,
+        learning_rate_init=0.03,
+        n_draws=DRAWS,
+        random_state=0,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TrainingWarning)
@@ -422,42 +397,40 @@ def fitted(X, y):
 
 @pytest.fixture(scope="module")
 def table():
+    """Two targets that one node can make."""
     generator = np.random.default_rng(0)
-    X = generator.standard_normal((60, 2))
-    return X, np.abs(X[:, 0]) + 0.05 * generator.standard_normal(60)
+    X = generator.standard_normal((ROWS, D_IN))
+    signal = np.tanh(2 * X[:, :1] - X[:, 1:]) * [1.0, -3.0]
+    return X, signal + 0.1 * generator.standard_normal((ROWS, TARGETS))
 
 
 @pytest.fixture(scope="module")
 def model(table):
-    """Two nodes make an absolute value; the others go."""
     return fitted(*table)
 
 
 def test_compaction_of_a_fitted_model_keeps_its_predictions(table, model):
     """Within 1 % of the predictive standard deviation, and it says so (C1)."""
-    X, y = table
+    X, _ = table
     small = model.compact()
-    assert small.network_.widths == small.widths_ == model.widths_
-    assert 1 <= small.widths_[0] < 6
-    assert small.compaction_.moved <= MOVED
+    assert small.network_.widths == small.widths_ == model.widths_ == (1,)
     mean, sd = model.predict(X, return_std=True)
-    moves = (small.predict(X) - mean) / sd
-    moved = np.sqrt((moves**2).mean())
-    assert moved <= MOVED
-    np.testing.assert_allclose(small.compaction_.moved, moved, rtol=0.01)
-    change = (small.log_density(X, y) - model.log_density(X, y)).mean()
-    np.testing.assert_allclose(
-        small.compaction_.log_density_change, change, rtol=0.01, atol=1e-6
-    )
-    text = str(small.compaction_)
+    # Moves and spreads in the standard units of each target, over both of them.
+    scale = model._y_standard.scale
+    moves = np.linalg.norm((small.predict(X) - mean) / scale, axis=1)
+    moved = np.sqrt(np.mean((moves / np.linalg.norm(sd / scale, axis=1)) ** 2))
+    assert 0 < moved <= MOVED
+    np.testing.assert_allclose(small.compaction_.moved, moved, rtol=1e-4)
     kept, of, per_cent, nats = re.fullmatch(
         r"(\d+) of (\d+) nodes kept, predictive means moved by (\S+) % of their "
         r"standard deviation, log density changed by (\S+) a point",
-        text,
+        str(small.compaction_),
     ).groups()
-    assert (int(kept), int(of)) == (small.widths_[0], 6)
+    assert (kept, of) == ("1", "4")
     np.testing.assert_allclose(float(per_cent), 100 * moved, rtol=0.06)
-    np.testing.assert_allclose(float(nats), change, rtol=0.06, atol=1e-6)
+    change = small.compaction_.log_density_change
+    np.testing.assert_allclose(float(nats), change, rtol=0.06)
+    assert abs(change) < 0.01
 
 
 def test_reports_on_nodes_agree_with_one_another(model):
@@ -467,18 +440,19 @@ def test_reports_on_nodes_agree_with_one_another(model):
     assert (probability[scores > ON_SHARE] >= 0.5).all()
     assert (probability[scores <= ON_SHARE] <= 0.5).all()
     ((low, high),) = model.width_interval(0.9)
-    assert 0 <= low <= model.widths_[0] <= high <= 6
+    assert 1 <= low <= model.widths_[0] <= high <= 4
     small = model.compact()
-    kept = small.compaction_.keep[0]
+    (kept,) = small.compaction_.keep
     np.testing.assert_array_equal(small.node_scores_[0], scores[kept])
     np.testing.assert_array_equal(small.node_probabilities_[0], probability[kept])
 
 
-def test_units_of_inputs_and_targets_do_not_matter(table, model):
-    """Metres or millimetres, and any origin (S1)."""
-    X, y = table
-    other = fitted(1e3 * X + 5, 1e-2 * y - 7)
-    assert other.widths_ == model.widths_
-    np.testing.assert_allclose(other.node_scores_[0], model.node_scores_[0], rtol=1e-3)
-    predicted = other.predict(1e3 * X + 5)
-    np.testing.assert_allclose(100 * (predicted + 7), model.predict(X), atol=1e-4)
+def test_units_of_inputs_and_targets_do_not_matter(table, monkeypatch):
+    """Metres or millimetres, and any origin (S1). Rows stay in their order here."""
+    (X, y), units = table, np.array([1e-2, 1e4])
+    monkeypatch.setattr("farrier.estimators.base.merge_rows", lambda *rows: rows)
+    plain, other = fitted(X, y), fitted(1e3 * X + 5, units * y - 7)
+    assert other.widths_ == plain.widths_ == (1,)
+    np.testing.assert_allclose(other.node_scores_[0], plain.node_scores_[0], rtol=1e-4)
+    predicted = (other.predict(1e3 * X + 5) + 7) / units
+    np.testing.assert_allclose(predicted, plain.predict(X), atol=1e-4)

@@ -1,0 +1,64 @@
+"""Fits of the claims in test_behaviour.py, in float32 and in a process of their own.
+
+`python behaviour_fits.py JOB ...` prints one JSON document.
+"""
+
+import json
+import sys
+import warnings
+
+import numpy as np
+
+from farrier import HorseshoeClassifier, HorseshoeRegressor, TrainingWarning
+from farrier.datasets import cubic, two_two_one
+
+SEEDS = range(10)
+
+
+def structure(width: int) -> list[dict]:
+    """Horseshoe fits to the 2-2-1 labels: nodes on, and what compaction does."""
+    rows = []
+    for seed in SEEDS:
+        x, y = two_two_one(seed=seed)
+        x_test, y_test = two_two_one(seed=1000 + seed)
+        model = HorseshoeClassifier((width,), random_state=seed).fit(x, y)
+        row = {"on": model.widths_[0]}
+        if seed < 3:
+            small = model.compact()
+            row["kept"] = small.network_.widths[0]
+            row["accuracy"] = model.score(x_test, y_test)
+            row["accuracy_small"] = small.score(x_test, y_test)
+        rows.append(row)
+    return rows
+
+
+def gaussian_weights(width: int) -> float:
+    """Gaussian fit to the 2-2-1 labels: smallest norm / largest norm of the weights."""
+    x, y = two_two_one(seed=0)
+    model = HorseshoeClassifier((width,), prior="gaussian", random_state=0).fit(x, y)
+    norms = model.weight_norms_[0]
+    return float(norms.min() / norms.max())
+
+
+def cubic_density(prior: str, width: int) -> float:
+    """Mean test log density over ten data sets of the cubic."""
+    densities = []
+    for seed in SEEDS:
+        x, y = cubic(seed=seed)
+        x_test, y_test = cubic(200, seed=1000 + seed)
+        model = HorseshoeRegressor((width,), prior=prior, random_state=seed).fit(x, y)
+        densities.append(model.log_density(x_test, y_test).mean())
+    return float(np.mean(densities))
+
+
+JOBS = {
+    "structure": lambda width: structure(int(width)),
+    "gaussian_weights": lambda width: gaussian_weights(int(width)),
+    "cubic": lambda prior, width: cubic_density(prior, int(width)),
+}
+
+if __name__ == "__main__":
+    # Networks that predict a constant warn of it, and some of them do here on purpose.
+    warnings.simplefilter("ignore", TrainingWarning)
+    job, *arguments = sys.argv[1:]
+    json.dump(JOBS[job](*arguments), sys.stdout)
