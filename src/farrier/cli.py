@@ -53,18 +53,8 @@ def demo(
     with progress("demo", demonstration.FITS) as report:
         rows = demonstration.run(output, report)
     table(
-        "Horseshoe beside Gaussian (test data; log density in nats a point)",
-        [
-            "data",
-            "prior",
-            "units",
-            "nodes on",
-            "weights on",
-            "RMSE",
-            "error",
-            "log density",
-            "s",
-        ],
+        "Horseshoe beside Gaussian, on test data; log density in nats a point",
+        ["data", "prior", "units", "on", "weights", "RMSE", "error", "density", "s"],
         [
             [
                 row["data"],
@@ -81,8 +71,8 @@ def demo(
         ],
     )
     typer.echo(
-        "nodes on: what a node sends on matters; weights on: the norm of the expected "
-        "weights into it is over 5 % of the largest."
+        "on: nodes that matter to what they feed. weights: nodes whose expected weights "
+        "are over 5 % of the largest."
     )
     typer.echo(f"Figures: {output / 'cubic.png'}, {output / 'structure.png'}")
 

@@ -11,7 +11,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from farrier import Gaussian, Horseshoe, HorseshoeClassifier, TrainingWarning, load
+from farrier import Gaussian, Horseshoe, HorseshoeClassifier, load
 
 pytestmark = pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
 SMALL = {
@@ -25,10 +25,11 @@ NAMES = ["height", "width"]
 
 
 def table(rows=60, seed=0, flipped=0.1):
-    """True outside a ring about the origin; one label in ten is wrong."""
+    """True where x_1 + |x_2| > 0.4, but one label in ten is wrong."""
     random = np.random.default_rng(seed)
     X = random.uniform(-1, 1, (rows, 2))
-    return X, (np.linalg.norm(X, axis=1) > 0.75) ^ (random.uniform(size=rows) < flipped)
+    wrong = random.uniform(size=rows) < flipped
+    return X, (X[:, 0] + np.abs(X[:, 1]) > 0.4) ^ wrong
 
 
 @pytest.fixture(scope="module")
@@ -112,8 +113,9 @@ def test_grid_search_over_widths_and_priors():
     search = GridSearchCV(model, grid, cv=3, scoring="neg_log_loss", refit=False)
     search.fit(X, y)
     scores = search.cv_results_["mean_test_score"]
-    assert np.isfinite(scores).all()
-    assert search.best_params_["prior"] in (Gaussian(), Horseshoe())
+    assert len(set(scores)) == 3
+    guess = y.mean() * np.log(y.mean()) + (1 - y.mean()) * np.log(1 - y.mean())
+    assert search.best_score_ > guess
 
 
 def test_clone_and_settings(fitted):
@@ -259,7 +261,8 @@ def test_the_history_has_every_part_of_the_bound(fitted):
 
 def test_a_compact_estimator_predicts_the_same():
     X, y = table(300)
-    settings = SMALL | {"hidden_layer_sizes": (30,), "max_iter": 3_000}
+    # With few draws their error alone moves the means by 1 %, and no node may go.
+    settings = SMALL | {"hidden_layer_sizes": (30,), "max_iter": 3_000, "n_draws": 1000}
     wide = HorseshoeClassifier(**settings).fit(X, y)
     small = wide.compact()
     assert small.network_.widths[0] < 30
@@ -268,13 +271,3 @@ def test_a_compact_estimator_predicts_the_same():
     new_X, _ = table(500, seed=1)
     moved = small.predict_proba(new_X) - wide.predict_proba(new_X)
     assert np.sqrt((moved**2).mean()) < 0.02
-
-
-@pytest.mark.filterwarnings("default::farrier.TrainingWarning")
-def test_a_network_that_learned_nothing_says_so():
-    X, _ = table()
-    y = np.random.default_rng(1).uniform(size=len(X)) < 0.5
-    model = HorseshoeClassifier(**SMALL | {"learning_rate_init": 0.1})
-    with pytest.warns(TrainingWarning, match="All 8 nodes of hidden layer 1 are off"):
-        model.fit(X, y)
-    np.testing.assert_allclose(model.predict_proba(X)[:, 1], y.mean(), atol=0.05)
