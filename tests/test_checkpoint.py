@@ -102,6 +102,7 @@ def test_a_killed_fit_ends_with_the_bits_of_one_never_stopped(tmp_path):
                 versions.add(path.stat().st_mtime_ns)
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
+        assert process.stdout
         assert process.stdout.read() == b"", "the fit was over before it was killed"
     assert process.returncode == -signal.SIGKILL
     command = [sys.executable, "-c", RESUMED, str(path), str(predictions)]

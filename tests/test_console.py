@@ -32,7 +32,7 @@ def test_without_a_terminal_there_are_a_few_plain_lines(capsys, total, lines):
         re.match(r"fit (\d+)/(\d+) at (\d+) \(\d+ s left\)$", line)
         for line in err.splitlines()
     ]
-    numbers = [tuple(map(int, match.groups())) for match in shown]
+    numbers = [tuple(map(int, match.groups())) for match in shown if match]
     assert len(numbers) == lines
     assert all(done == noted and of == total for done, of, noted in numbers)
     assert numbers[-1][0] == total

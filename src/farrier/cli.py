@@ -71,8 +71,8 @@ def demo(
         ],
     )
     typer.echo(
-        "on: nodes that matter to what they feed. weights: nodes whose expected weights "
-        "are over 5 % of the largest."
+        "on: nodes that matter to what they feed. weights: nodes whose expected "
+        "weights are over 5 % of the largest."
     )
     typer.echo(f"Figures: {output / 'cubic.png'}, {output / 'structure.png'}")
 

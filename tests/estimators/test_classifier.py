@@ -176,6 +176,7 @@ def test_balanced_classes_weigh_the_same():
 def test_partial_fit_learns_batch_by_batch():
     X, y = table(180)
     model = HorseshoeClassifier(**SMALL)
+    early = np.inf
     for step in range(600):
         batch = slice(60 * (step % 3), 60 * (step % 3) + 60)
         model.partial_fit(X[batch], y[batch], classes=[False, True], n_rows=180)

@@ -199,6 +199,7 @@ def test_the_order_of_the_rows_does_not_matter(fitted):
 def test_partial_fit_learns_batch_by_batch():
     X, y = table(180)
     model = HorseshoeRegressor(**SMALL)
+    early = np.inf
     for step in range(600):
         batch = slice(60 * (step % 3), 60 * (step % 3) + 60)
         model.partial_fit(X[batch], y[batch], n_rows=180)
@@ -291,7 +292,7 @@ def test_the_density_of_several_targets_is_joint(fitted_two):
     X, _ = two_targets()
     mean, std = fitted_two.predict(X[:1], return_std=True)
     ends = mean + 9 * std * np.array([[-1], [1]])
-    first, second = (np.linspace(*column, 61) for column in ends.T)
+    first, second = (np.linspace(low, high, 61) for low, high in ends.T)
     grid = np.stack(np.meshgrid(first, second), -1).reshape(-1, 2)
     density = np.exp(fitted_two.log_density(np.repeat(X[:1], len(grid), 0), grid))
     cell = (first[1] - first[0]) * (second[1] - second[0])

@@ -415,11 +415,13 @@ def test_compaction_of_a_fitted_model_keeps_its_predictions(table, model):
     moved = np.sqrt(np.mean((moves / np.linalg.norm(sd / scale, axis=1)) ** 2))
     assert 0 < moved <= MOVED
     np.testing.assert_allclose(small.compaction_.moved, moved, rtol=1e-4)
-    kept, of, per_cent, nats = re.fullmatch(
+    match = re.fullmatch(
         r"(\d+) of (\d+) nodes kept, predictive means moved by (\S+) % of their "
         r"standard deviation, log density changed by (\S+) a point",
         str(small.compaction_),
-    ).groups()
+    )
+    assert match
+    kept, of, per_cent, nats = match.groups()
     assert (kept, of) == ("2", "4")
     np.testing.assert_allclose(float(per_cent), 100 * moved, rtol=0.06)
     change = small.compaction_.log_density_change

@@ -127,10 +127,9 @@ class NetworkEstimator(BaseEstimator):
         small.network_ = small.compaction_.network
         small.__dict__.pop("_run", None)
         kept = small.compaction_.keep
-        small._nodes = Nodes(
+        small._node_report = Nodes(
             tuple(s[:, k] for s, k in zip(self._nodes.shares, kept, strict=True))
         )
-        small._set_nodes()
         return small
 
     def _compacted(self) -> Compaction:
@@ -179,6 +178,7 @@ class NetworkEstimator(BaseEstimator):
             run = resume(checkpoint, run)
         run = self._train(run, data, config, checkpoint, mark)
         self._store(run, data, x, y)
+        self._warn_of_widths()
         return self
 
     def _train(
@@ -220,21 +220,41 @@ class NetworkEstimator(BaseEstimator):
         self.__dict__.pop("compaction_", None)
         every = -(-len(x) // CHECK_ROWS)
         self._check_rows = (x[::every].astype(np.float32), _narrow(y[::every]))
-        few = x[:: -(-len(x) // SCORE_ROWS)]
-        self._nodes = find_nodes(
-            self.network_, jnp.asarray(few, float), self.n_draws, key=self._key("nodes")
-        )
-        self._set_nodes()
+        self.__dict__.pop("_node_report", None)
         self._warn_of_run()
-        self._warn_of_widths()
 
-    def _set_nodes(self) -> None:
-        self.widths_ = self._nodes.widths
-        self.node_scores_ = self._nodes.scores
-        self.node_probabilities_ = self._nodes.probability_on
-        self.weight_norms_ = tuple(
-            np.asarray(layer.expected_norms()) for layer in self.network_.layers
-        )
+    @property
+    def _nodes(self) -> Nodes:
+        """What the posterior says of each node, worked out when first asked for."""
+        check_is_fitted(self)
+        if not hasattr(self, "_node_report"):
+            x, _ = self._check_rows
+            few = jnp.asarray(x[:: -(-len(x) // SCORE_ROWS)], float)
+            self._node_report = find_nodes(
+                self.network_, few, self.n_draws, key=self._key("nodes")
+            )
+        return self._node_report
+
+    @property
+    def widths_(self) -> tuple[int, ...]:
+        """Nodes on, one number for each hidden layer."""
+        return self._nodes.widths
+
+    @property
+    def node_scores_(self) -> tuple[np.ndarray, ...]:
+        """For each hidden layer, each node's share in what it feeds."""
+        return self._nodes.scores
+
+    @property
+    def node_probabilities_(self) -> tuple[np.ndarray, ...]:
+        """For each hidden layer, the posterior probability that each node is on."""
+        return self._nodes.probability_on
+
+    @property
+    def weight_norms_(self) -> tuple[np.ndarray, ...]:
+        """For each hidden layer, the norm of the expected weights into each node."""
+        check_is_fitted(self)
+        return tuple(np.asarray(v.expected_norms()) for v in self.network_.layers)
 
     def _warn_of_run(self) -> None:
         history, rate = self.history_, self.learning_rate_init
@@ -548,10 +568,9 @@ class NetworkEstimator(BaseEstimator):
             {name: arrays[f"history.terms.{name}"] for name in names},
             **header["history"] | {"status": Status(header["history"]["status"])},
         )
-        model._nodes = Nodes(
+        model._node_report = Nodes(
             tuple(arrays[f"nodes[{layer}].shares"] for layer in layers)
         )
-        model._set_nodes()
         return model
 
     def _read_network(self, widths: Any, prefix: str, arrays: dict) -> Network:

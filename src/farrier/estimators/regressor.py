@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -206,6 +206,16 @@ class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         """One column as a flat array, where `y` was one."""
         return values[:, 0] if self._columns is None else values
+
+    @overload
+    def predict(
+        self, X: Unchecked, return_std: Literal[False] = False
+    ) -> np.ndarray: ...
+
+    @overload
+    def predict(
+        self, X: Unchecked, return_std: Literal[True]
+    ) -> tuple[np.ndarray, np.ndarray]: ...
 
     def predict(
         self, X: Unchecked, return_std: bool = False

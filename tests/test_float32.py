@@ -1,0 +1,90 @@
+"""One fit of each kind in float32, as users have it; all other tests are in float64."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from farrier import (
+    Gaussian,
+    Horseshoe,
+    HorseshoeClassifier,
+    HorseshoeRegressor,
+    TrainingWarning,
+)
+
+ROWS, NOISE = 120, 0.1
+SETTINGS = {"max_iter": 1_500, "learning_rate_init": 0.03, "n_draws": 16}
+KINDS = {
+    "one layer": {},
+    "two layers": {"hidden_layer_sizes": (6, 4), "activation": "tanh"},
+    "Gaussian": {"prior": Gaussian()},
+    "centred": {"prior": "centred-horseshoe"},
+    "auxiliary": {"prior": Horseshoe(half_cauchy="auxiliary")},
+    "minibatches": {"batch_size": 50, "max_iter": 600},
+}
+
+
+@pytest.fixture(autouse=True)
+def float32():
+    """JAX as it is when nobody has changed it."""
+    with jax.enable_x64(False):
+        yield
+
+
+def inputs(seed):
+    return np.random.default_rng(seed).uniform(-2, 2, (ROWS, 2))
+
+
+def fitted(model, X, y):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TrainingWarning)
+        return model.fit(X, y)
+
+
+def assert_float32(model):
+    """All that was learned is in float32, and no step was lost to it."""
+    leaves = jax.tree.leaves(model.network_)
+    floats = [v for v in leaves if jnp.issubdtype(jnp.result_type(v), jnp.floating)]
+    arrays = [v for v in floats if isinstance(v, jax.Array)]
+    assert len(arrays) > 10
+    assert {v.dtype for v in arrays} == {jnp.dtype("float32")}
+    assert model.history_.skipped == 0
+    assert np.isfinite(model.history_.bound).all()
+    assert model.history_.bound[-1] > model.history_.bound[0] + ROWS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_regressor_learns_in_float32(kind):
+    """An absolute value in units of its own, new rows, and intervals that hold."""
+    X, new = inputs(0), inputs(1)
+    target = lambda X: 1e3 * np.abs(X[:, 0])
+    noise = 1e3 * NOISE * np.random.default_rng(2).standard_normal((2, ROWS))
+    settings = {"hidden_layer_sizes": (6,), "random_state": 1} | SETTINGS | KINDS[kind]
+    model = fitted(HorseshoeRegressor(**settings), X, target(X) + noise[0])
+    assert_float32(model)
+    mean, sd = model.predict(new, return_std=True)
+    assert mean.dtype == np.float64  # what users get is as scikit-learn has it
+    rmse = np.sqrt(np.mean((mean - target(new)) ** 2))
+    assert rmse < 1e3 * NOISE
+    z = (target(new) + noise[1] - mean) / sd
+    assert 0.6 < np.sqrt(np.mean(z**2)) < 1.4
+    # With the right noise a point has -ln(noise) - 1/2 ln(2 pi e) nats, and no more.
+    best = -np.log(1e3 * NOISE) - 0.5 * np.log(2 * np.pi * np.e)
+    density = model.log_density(new, target(new) + noise[1]).mean()
+    assert best - 0.5 < density < best + 0.2
+
+
+def test_a_classifier_learns_in_float32():
+    """Three classes by two borders that are no straight line."""
+    X, new = inputs(3), inputs(4)
+    labels = lambda X: np.digitize(np.abs(X[:, 0]), [0.7, 1.4])
+    settings = {"hidden_layer_sizes": (6,), "random_state": 1} | SETTINGS
+    model = fitted(HorseshoeClassifier(**settings), X, labels(X))
+    assert_float32(model)
+    p = model.predict_proba(new)
+    np.testing.assert_allclose(p.sum(1), 1, rtol=1e-12)
+    assert model.score(new, labels(new)) > 0.9
+    assert model.log_density(new, labels(new)).mean() > -0.3
