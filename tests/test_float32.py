@@ -20,17 +20,16 @@ SETTINGS = {"max_iter": 1_500, "learning_rate_init": 0.03, "n_draws": 16}
 KINDS = {
     "one layer": {},
     "two layers": {"hidden_layer_sizes": (6, 4), "activation": "tanh"},
-    "Gaussian": {"prior": Gaussian()},
+    "Gaussian, minibatches": {"prior": Gaussian(), "batch_size": 50, "max_iter": 600},
     "centred": {"prior": "centred-horseshoe"},
     "auxiliary": {"prior": Horseshoe(half_cauchy="auxiliary")},
-    "minibatches": {"batch_size": 50, "max_iter": 600},
 }
 
 
 @pytest.fixture(autouse=True)
 def float32():
     """JAX as it is when nobody has changed it."""
-    with jax.enable_x64(False):
+    with jax.enable_x64(new_val=False):
         yield
 
 
@@ -71,10 +70,6 @@ def test_a_regressor_learns_in_float32(kind):
     assert rmse < 1e3 * NOISE
     z = (target(new) + noise[1] - mean) / sd
     assert 0.6 < np.sqrt(np.mean(z**2)) < 1.4
-    # With the right noise a point has -ln(noise) - 1/2 ln(2 pi e) nats, and no more.
-    best = -np.log(1e3 * NOISE) - 0.5 * np.log(2 * np.pi * np.e)
-    density = model.log_density(new, target(new) + noise[1]).mean()
-    assert best - 0.5 < density < best + 0.2
 
 
 def test_a_classifier_learns_in_float32():
