@@ -41,7 +41,8 @@ def fitted(model, X, y):
 def untrained(monkeypatch):
     """A fit that builds a network and no more: most files do not need training."""
 
-    def no_training(run, *args, **kwargs):
+    def no_training(job, *args, **kwargs):
+        run = job.run
         run.history.status = Status.BUDGET
         return run
 
@@ -219,7 +220,12 @@ def test_header_and_arrays_come_back(tmp_path):
     arrays = ARRAYS | {"t": ARRAYS["a"].T, "n": np.array([np.nan, np.inf])}
     persist.write(path, "model", {"n": 0.1, "list": [1, None]}, arrays)
     header, found = persist.read(path, "model")
-    assert header == {"format": 1, "kind": "model", "n": 0.1, "list": [1, None]}
+    assert header == {
+        "format": persist.FORMAT,
+        "kind": "model",
+        "n": 0.1,
+        "list": [1, None],
+    }
     assert found.keys() == arrays.keys()
     for name, value in arrays.items():
         assert found[name].dtype == value.dtype
@@ -295,7 +301,7 @@ def test_a_file_of_a_later_format_is_told(tmp_path, monkeypatch):
     path = written(tmp_path)
     monkeypatch.undo()
     with pytest.raises(
-        ValueError, match=r"has format 7; this .* reads format 1.* 0\.9"
+        ValueError, match=r"has format 7; this .* reads format 2.* 0\.9"
     ):
         load(path)
 
@@ -359,7 +365,7 @@ def test_a_file_is_plain_safetensors_with_a_json_header(tmp_path):
     (length,) = struct.unpack("<Q", content[:8])
     outer = json.loads(content[8 : 8 + length])
     header = json.loads(outer.pop("__metadata__")["farrier"])
-    assert (header["format"], header["kind"]) == (1, "model")
+    assert (header["format"], header["kind"]) == (persist.FORMAT, "model")
     begin, end = outer["a"]["data_offsets"]
     data = np.frombuffer(content[8 + length :][begin:end])
     np.testing.assert_array_equal(data, np.arange(6.0))

@@ -20,7 +20,7 @@ from scipy import integrate, special, stats
 
 from farrier.core.priors import Horseshoe
 from farrier.infer import predict
-from farrier.infer.train import Data, Run, TrainConfig, train
+from farrier.infer.train import Data, Job, Run, TrainConfig, train
 from farrier.model.likelihoods import GaussianNoise
 from farrier.model.network import Network
 
@@ -111,7 +111,8 @@ def fitted(x, y, weight=None, *, seed):
         steps=3_000, batch_size=ROWS, learning_rate=0.02, tolerance=0.0
     )
     data = Data.create(x, y, weight, batch_size=ROWS)
-    return train(Run.create(network, config), data, config, key=key_train).state.network
+    run = Run.create(network, config)
+    return train(Job(run, data, config, key_train)).state.network
 
 
 @eqx.filter_jit

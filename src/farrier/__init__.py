@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         HorseshoeClassifier,
         HorseshoeRegressor,
         TrainingWarning,
+        fit_many,
         load,
     )
     from .model.likelihoods import GaussianNoise
@@ -24,6 +25,7 @@ __all__ = [
     "HorseshoeRegressor",
     "TrainingWarning",
     "datasets",
+    "fit_many",
     "load",
     "presets",
 ]
@@ -35,6 +37,7 @@ _HOMES = {
     "HorseshoeClassifier": ".estimators",
     "HorseshoeRegressor": ".estimators",
     "TrainingWarning": ".estimators",
+    "fit_many": ".estimators",
     "load": ".estimators",
 }
 

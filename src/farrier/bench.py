@@ -5,13 +5,17 @@ repeats. Compilation is timed apart.
 """
 
 import json
+import math
 import os
 import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+import warnings
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,10 +26,24 @@ import jax.random as jr
 import numpy as np
 from jax import lax
 
+from . import datasets
 from .core.priors import Horseshoe
-from .core.random import row_normals
-from .estimators import HorseshoeRegressor
-from .infer.train import Data, Schedule, TrainConfig, TrainState, adam, run_chunk
+from .core.random import box_muller, normals, threefry
+from .estimators import (
+    HorseshoeClassifier,
+    HorseshoeRegressor,
+    TrainingWarning,
+    fit_many,
+)
+from .infer.train import (
+    COMPILER_OPTIONS,
+    Data,
+    Schedule,
+    TrainConfig,
+    TrainState,
+    adam,
+    run_chunk,
+)
 from .model.likelihoods import Categorical, GaussianNoise
 from .model.network import Network
 
@@ -37,6 +55,9 @@ SHAPES = {
     "784-1200-1200-10": (784, (1200, 1200), 10, 4096, 512, 6),
 }
 NORMALS = 2**24  # in one run of a generator
+ALMOST_ONE = 1 - 2**-24
+FITS = 20
+EPOCHS = 60
 
 
 def interleaved(programs: dict[str, Callable[[], Any]]) -> dict[str, dict[str, float]]:
@@ -128,19 +149,27 @@ def plain_steps(data: Data, sizes: tuple[int, ...], steps: int) -> Callable:
 
 
 def random_numbers() -> dict[str, float]:
-    """Millions of normals a second inside a scan, for each generator."""
+    """Millions of normals a second inside a scan, for each generator tried."""
     rows, columns = 512, 400
     pairs = NORMALS // (2 * rows * columns)
+    grid = [lax.broadcasted_iota(jnp.uint32, (rows, columns), axis) for axis in (0, 1)]
 
-    def ours(key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return row_normals(jnp.arange(rows), jnp.arange(columns), key=key)
+    def bits(key: jax.Array, rounds: int) -> tuple[jax.Array, jax.Array]:
+        words = jr.key_data(key)
+        return threefry(words[0], words[1], grid[0], grid[1], rounds)
+
+    def inverse_error_function(word: jax.Array) -> jax.Array:
+        uniform = lax.bitcast_convert_type(word, jnp.int32).astype(float) * 2.0**-31
+        return math.sqrt(2) * lax.erf_inv(jnp.clip(uniform, -ALMOST_ONE, ALMOST_ONE))
 
     def library(key: jax.Array) -> tuple[jax.Array, jax.Array]:
         a, b = jr.split(key)
         return jr.normal(a, (rows, columns)), jr.normal(b, (rows, columns))
 
-    def program(generator: Callable) -> Callable[[], jax.Array]:
-        @jax.jit
+    def program(
+        generator: Callable, kind: str = "threefry2x32"
+    ) -> Callable[[], jax.Array]:
+        @partial(jax.jit, compiler_options=COMPILER_OPTIONS)
         def run(key: jax.Array) -> jax.Array:
             def step(total: jax.Array, i: jax.Array) -> tuple[jax.Array, None]:
                 a, b = generator(jr.fold_in(key, i))
@@ -148,20 +177,58 @@ def random_numbers() -> dict[str, float]:
 
             return lax.scan(step, jnp.zeros((rows, columns)), jnp.arange(pairs))[0]
 
-        return lambda: run(jr.key(0))
+        return lambda: run(jr.key(0, impl=kind))
 
-    found = interleaved({"farrier": program(ours), "jax.random": program(library)})
+    columns_and_rows = jnp.arange(rows), jnp.arange(columns)
+    found = interleaved(
+        {
+            "farrier": program(lambda key: normals(*columns_and_rows, key=key)),
+            "threefry-13, Box-Muller": program(lambda k: box_muller(*bits(k, 13))),
+            "threefry-20, Box-Muller": program(lambda k: box_muller(*bits(k, 20))),
+            "threefry-13, inverse error function": program(
+                lambda key: tuple(map(inverse_error_function, bits(key, 13)))
+            ),
+            "jax.random": program(library),
+            "jax.random, rbg": program(library, "rbg"),
+        }
+    )
     made = 2 * rows * columns * pairs
     return {name: made / times["median"] / 1e6 for name, times in found.items()}
 
 
+def many_fits() -> dict[str, float]:
+    """20 fits as one piece of work / one fit, for 8-50-1."""
+    d_in, widths, _, rows, _, steps = SHAPES["8-50-1"]
+    random = np.random.default_rng(0)
+    x = random.normal(size=(rows + 100, d_in))
+    y = np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2] + 0.1 * random.normal(size=len(x))
+    splits = [random.permutation(len(x))[:rows] for _ in range(FITS)]
+
+    def fresh() -> HorseshoeRegressor:
+        return HorseshoeRegressor(
+            widths, max_iter=steps, early_stopping=False, random_state=0
+        )
+
+    def one() -> None:
+        fresh().fit(x[splits[0]], y[splits[0]])
+
+    def many() -> None:
+        fit_many(fresh(), x, y, rows=splits)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TrainingWarning)  # so few steps are no fit
+        found = interleaved({"one": one, "many": many})
+    one_s, many_s = found["one"]["median"], found["many"]["median"]
+    return {"one_s": one_s, f"{FITS}_fits_s": many_s, "ratio": many_s / one_s}
+
+
 def fit_and_predict() -> dict[str, float]:
-    """A default fit of 1,000 x 8, first compilation included, and its predictions."""
+    """A default fit of 1,000 x 8, and predictions with 100 draws before and after."""
     random = np.random.default_rng(0)
     x = random.normal(size=(1_000, 8))
     y = np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2] + 0.1 * random.normal(size=1_000)
     began = time.perf_counter()
-    model = HorseshoeRegressor(random_state=0).fit(x, y)
+    model = HorseshoeRegressor(n_draws=100, random_state=0).fit(x, y)
     fit = time.perf_counter() - began
     small = model.compact()
     many = random.normal(size=(20_000, 8))
@@ -201,32 +268,125 @@ def start_up() -> dict[str, float]:
     return {name: times["median"] for name, times in found.items()}
 
 
-PARTS: dict[str, Callable[[], dict[str, float]]] = {
-    **{f"step {shape}": lambda shape=shape: step_ratio(shape) for shape in SHAPES},
-    "random normals (M/s)": random_numbers,
-    "fit and predict": fit_and_predict,
-    "start-up": start_up,
-}
+def compile_time() -> dict[str, float]:
+    """Seconds of a fit of one step in a new process: cold, then with JAX's cache."""
+    program = (
+        "import time, numpy as np\n"
+        "from farrier import HorseshoeRegressor\n"
+        "x = np.random.default_rng(0).normal(size=(927, 8))\n"
+        "began = time.perf_counter()\n"
+        "HorseshoeRegressor((50,), max_iter=1).fit(x, x[:, 0])\n"
+        "print(time.perf_counter() - began)\n"
+    )
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        kept = {
+            "JAX_COMPILATION_CACHE_DIR": folder,
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "PYTHONWARNINGS": "ignore",
+        }
+        for _ in range(2):
+            done = subprocess.run(
+                [sys.executable, "-c", program],
+                check=True,
+                capture_output=True,
+                text=True,
+                env=os.environ | kept,
+            )
+            found.append(float(done.stdout))
+    return {"cold_s": found[0], "cached_s": found[1], "ratio": found[1] / found[0]}
 
 
-def run(
-    folder: Path, report: Callable[[int, str], None]
-) -> dict[str, dict[str, float]]:
-    """All figures, also written to `bench.json` in `folder`."""
-    found = {}
-    for done, (name, part) in enumerate(PARTS.items()):
-        report(done, name)
-        found[name] = part()
-    report(len(PARTS), "done")
-    versions = {n: version(n) for n in ("farrier", "jax", "jaxlib", "numpy")}
-    machine = {
+def memory(data: Path) -> dict[str, float]:
+    """Peak resident size of one pass over covtype, against the size of the table."""
+    program = (
+        "import resource, sys, numpy as np\n"
+        "from farrier import HorseshoeClassifier\n"
+        "x, y = np.load(sys.argv[1]), np.load(sys.argv[2])\n"
+        "if sys.argv[3] == 'fit':\n"
+        "    HorseshoeClassifier(max_iter=1, random_state=0).fit(x, y)\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)\n"
+    )
+    x, y = datasets.covtype(data)
+    x = x.astype(np.float64)
+    peak = {}
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [str(Path(folder) / name) for name in ("x.npy", "y.npy")]
+        for path, values in zip(paths, (x, y), strict=True):
+            np.save(path, values)
+        for what in ("load", "fit"):
+            command = [sys.executable, "-W", "ignore", "-c", program, *paths, what]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            peak[what] = float(done.stdout)
+    return {
+        "data_GB": x.nbytes / 1e9,
+        "only_loaded_GB": peak["load"] / 1e9,
+        "fit_GB": peak["fit"] / 1e9,
+        "ratio": peak["fit"] / x.nbytes,
+    }
+
+
+def shrinking(data: Path) -> dict[str, float]:
+    """MNIST, 1200-1200, 60 epochs: with nodes leaving while it trains / without."""
+    x, y = datasets.mnist(data)
+    x_test, y_test = datasets.mnist(data, "t10k")
+    found: dict[str, float] = {}
+    for shrink in (True, False):
+        model = HorseshoeClassifier(
+            (1_200, 1_200), early_stopping=False, random_state=0
+        )
+        model.set_params(
+            batch_size=512, learning_rate_init=0.005, max_iter=EPOCHS, shrink=shrink
+        )
+        model.fit(x, y)
+        name = "shrinking" if shrink else "whole"
+        found[f"{name}_s"] = model.history_.seconds
+        found[f"{name}_error_percent"] = 100 * (1 - model.score(x_test, y_test))
+        found[f"{name}_bound"] = float(model.history_.bound[-1])
+        for layer, width in enumerate(model.network_.widths, start=1):
+            found[f"{name}_nodes_{layer}"] = width
+    found["ratio"] = found["shrinking_s"] / found["whole_s"]
+    return found
+
+
+def parts(data: Path) -> dict[str, Callable[[], dict[str, float]]]:
+    """What can be timed, by name; the last takes a quarter of an hour."""
+    return {
+        **{f"step {shape}": partial(step_ratio, shape) for shape in SHAPES},
+        "many fits": many_fits,
+        "random normals (M/s)": random_numbers,
+        "fit and predict": fit_and_predict,
+        "start-up": start_up,
+        "compile": compile_time,
+        "memory": partial(memory, data),
+        "shrinking": partial(shrinking, data),
+    }
+
+
+def machine() -> dict[str, Any]:
+    """What a figure was measured with."""
+    return {
+        "versions": {n: version(n) for n in ("farrier", "jax", "jaxlib", "numpy")},
         "cores": os.cpu_count(),
         "processor": platform.machine(),
         "python": platform.python_version(),
     }
+
+
+def run(
+    folder: Path,
+    report: Callable[[int, str], None],
+    chosen: dict[str, Callable[[], dict[str, float]]],
+) -> dict[str, dict[str, float]]:
+    """The chosen figures; each part is written to `bench.json` as it comes."""
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(
-        {"versions": versions, "machine": machine, "figures": found}, indent=1
-    )
-    (folder / "bench.json").write_text(text + "\n")
+    path = folder / "bench.json"
+    known = json.loads(path.read_text())["figures"] if path.exists() else {}
+    found = {}
+    for done, (name, part) in enumerate(chosen.items()):
+        report(done, name)
+        found[name] = part()
+        known[name] = {"machine": machine(), **found[name]}
+        path.write_text(json.dumps({"figures": known}, indent=1) + "\n")
+    report(len(chosen), "done")
     return found

@@ -1,10 +1,12 @@
 """Checkpoints: a training run between two chunks, in one file."""
 
-from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from . import persist
-from .infer.train import Run, Status
+from .infer.shrink import without
+from .infer.train import History, Run, Status
 
 KIND = "checkpoint"
 
@@ -12,15 +14,7 @@ KIND = "checkpoint"
 def write_checkpoint(path: str | Path, run: Run, *, mark: str, seed: int) -> None:
     """Write a run; `mark` says which rows and settings it belongs to."""
     history = run.history
-    header = {
-        "mark": mark,
-        "seed": seed,
-        "status": history.status,
-        "skipped": history.skipped,
-        "bad_step": history.bad_step,
-        "bad_term": history.bad_term,
-        "seconds": history.seconds,
-    }
+    header = {"mark": mark, "seed": seed, "history": history.summary()}
     arrays = persist.flatten((run.state, run.schedule), "run")
     arrays["history.step"] = history.step
     arrays |= {f"history.terms.{name}": v for name, v in history.terms.items()}
@@ -45,13 +39,19 @@ def resume(path: str | Path, fresh: Run) -> Run:
     if not Path(path).exists():
         return fresh
     header, arrays = persist.read(path, KIND)
-    state, schedule = persist.fill((fresh.state, fresh.schedule), "run", arrays)
-    status = Status(header["status"])
-    history = replace(
-        fresh.history,
-        step=arrays["history.step"],
-        terms={n: arrays[f"history.terms.{n}"] for n in fresh.history.terms},
-        status=Status.RUNNING if status is Status.INTERRUPTED else status,
-        **{k: header[k] for k in ("skipped", "bad_step", "bad_term", "seconds")},
-    )
+    terms = {n: arrays[f"history.terms.{n}"] for n in fresh.history.terms}
+    history = History.restored(arrays["history.step"], terms, header["history"])
+    if history.status is Status.INTERRUPTED:
+        history.status = Status.RUNNING
+    skeleton = without(fresh.state, _kept(fresh, history))
+    state, schedule = persist.fill((skeleton, fresh.schedule), "run", arrays)
     return Run(state, schedule, history)
+
+
+def _kept(fresh: Run, history: History) -> tuple[np.ndarray, ...]:
+    """For each hidden layer, which nodes have not left."""
+    keep = []
+    for number, layer in enumerate(fresh.state.network.layers, start=1):
+        gone = [r.nodes for r in history.removed if r.layer == number]
+        keep.append(~np.isin(layer.nodes, [node for nodes in gone for node in nodes]))
+    return tuple(keep)

@@ -82,13 +82,38 @@ def bench(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder for bench.json.")
     ] = Path("benchmarks/results"),
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", help="Parts whose names hold this; may be repeated."),
+    ] = None,
+    data: Annotated[
+        Path, typer.Option("--data", help="Folder of the data sets.")
+    ] = Path("../shared/data"),
+    peers: Annotated[
+        bool, typer.Option("--peers", help="Time other libraries beside ours.")
+    ] = False,
 ) -> None:
-    """Time training steps, random numbers, a fit, predictions and start-up."""
+    """Time steps, fits, random numbers, predictions, start-up, memory; or peers."""
     from . import bench as timings
     from .console import progress, table
 
-    with progress("bench", len(timings.PARTS)) as report:
-        found = timings.run(output, report)
+    if peers:
+        _bench_peers(output, data)
+        return
+    chosen = {
+        name: part
+        for name, part in timings.parts(data).items()
+        if only is None or any(text in name for text in only)
+    }
+    if not chosen:
+        names = ", ".join(repr(name) for name in timings.parts(data))
+        raise typer.BadParameter(f"No part holds {only}. There are {names}.")
+    if not data.is_dir():
+        for name in [name for name in ("memory", "shrinking") if name in chosen]:
+            del chosen[name]
+            typer.echo(f"Without {name!r}: no data sets in {str(data)!r}.", err=True)
+    with progress("bench", len(chosen)) as report:
+        found = timings.run(output, report, chosen)
     rows = [
         [part, name, f"{value:.3g}"]
         for part, figures in found.items()
@@ -96,6 +121,31 @@ def bench(
     ]
     table("Timings (medians of runs in turn)", ["part", "figure", "value"], rows)
     typer.echo(f"Written: {output / 'bench.json'}")
+
+
+def _bench_peers(output: Path, data: Path) -> None:
+    from . import peers
+    from .console import progress, table
+
+    with progress("peers", peers.TASKS) as report:
+        found = peers.run_peers(output, Path(".peers"), report, data=data)
+
+    def cells(entry: dict, *keys: str) -> list[str]:
+        values = [f"{entry[key]:.3g}" if key in entry else "" for key in keys]
+        return [*values, entry.get("error") or entry.get("note", "")]
+
+    steps = [
+        [name, shape, *cells(entry, "peer_ms", "ours_ms", "ratio")]
+        for name, shapes in found["steps"].items()
+        for shape, entry in shapes.items()
+    ]
+    table("One step", ["peer", "shape", "peer ms", "ours ms", "ratio", "note"], steps)
+    fits = [
+        [name, *cells(entry, "seconds", "rmse", "log_density", "crps")]
+        for name, entry in found["fits"].items()
+    ]
+    table("A whole fit", ["peer", "s", "RMSE", "log density", "CRPS", "note"], fits)
+    typer.echo(f"Written: {output / 'peers.json'}")
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-FORMAT = 1
+FORMAT = 2
 _HEADER = "farrier"
 Tree = TypeVar("Tree")
 

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from scipy import integrate, special, stats
 
 from farrier.core.families import Conditional, Gamma, InverseGamma, LogNormal, Normal
-from farrier.core.special import softplus_inverse
 
 DRAWS = 40_000
 
 
 def normal(loc, scale, family=Normal):
-    return family(jnp.array(loc), softplus_inverse(jnp.array(scale)))
+    return family(jnp.array(loc), jnp.log(jnp.array(scale)))
 
 
 def log_normal(loc, scale):
@@ -100,7 +99,7 @@ def many(q, *, key):
     if isinstance(q, Normal):
         draws = copies.at(jr.normal(key, (DRAWS,)))
     elif isinstance(q, LogNormal):
-        draws = jnp.exp(copies.log_at(jr.normal(key, (DRAWS,))))
+        draws = jnp.exp(q.log_at(jr.normal(key, (1, DRAWS))))[0]
     else:
         draws = copies.sample(key=key)
     return np.asarray(draws)
@@ -160,11 +159,11 @@ def test_square_of_a_log_normal_is_the_law_of_its_square():
     np.testing.assert_allclose(q.squared().entropy(), oracle.entropy(), rtol=1e-12)
 
 
-def test_log_normal_at_given_noise_has_a_row_for_each_row_of_noise():
+def test_log_normal_at_given_noise_has_a_column_for_each_row_of_the_table():
     """ln s = loc + scale z, node by node (M3)."""
-    q = LogNormal(jnp.array([0.5, -1.0]), softplus_inverse(jnp.array([0.1, 2.0])))
-    noise = jnp.array([[0.0, 1.0], [-2.0, 0.0], [1.0, 1.0]])
-    expected = [[0.5, 1.0], [0.3, -1.0], [0.6, 1.0]]
+    q = LogNormal(jnp.array([0.5, -1.0]), jnp.log(jnp.array([0.1, 2.0])))
+    noise = jnp.array([[0.0, -2.0, 1.0], [1.0, 0.0, 1.0]])
+    expected = [[0.5, 0.3, 0.6], [1.0, -1.0, 1.0]]
     np.testing.assert_allclose(q.log_at(noise), expected, rtol=1e-12)
 
 
@@ -210,7 +209,8 @@ def test_no_gradient_flows_through_the_shape_of_a_gamma():
 
 def test_conditional_draw_is_its_mean_plus_its_sd_times_the_noise():
     """By hand; the variance is a variance (M6)."""
-    f = Conditional(
-        jnp.array([[1.0, -2.0]]), jnp.array([[4.0, 9.0]]), jnp.array([[0.5, -1.0]])
-    )
-    np.testing.assert_array_equal(f.draw(), [[2.0, -5.0]])
+    parts = ([[2.0, 1.0]], [[1.0, -2.0]], [[4.0, 9.0]], [[0.5, -1.0]])
+    f = Conditional(*(jnp.array(part) for part in parts))
+    np.testing.assert_array_equal(f.mean, [[2.0, -2.0]])
+    np.testing.assert_array_equal(f.variance, [[16.0, 9.0]])
+    np.testing.assert_array_equal(f.draw(), [[4.0, -5.0]])

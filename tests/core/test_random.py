@@ -9,10 +9,10 @@ from jax.extend.random import threefry_2x32
 from scipy import stats
 
 from farrier.core import random
-from farrier.core.random import box_muller, row_normals, threefry
+from farrier.core.random import box_muller, fold_in, threefry
 
 ROWS, COLUMNS = 4_000, 50
-noise = jax.jit(row_normals)
+noise = jax.jit(random.normals)
 
 
 def normals(key, *, precision="float64"):
@@ -59,7 +59,7 @@ def test_threefry_gives_the_known_answers(rounds, counter, key, answer):
 
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 @pytest.mark.parametrize("output", [0, 1])
-def test_row_normals_are_standard_normal(getkey, output, precision):
+def test_normals_are_standard_normal(getkey, output, precision):
     """Moments to the fourth within five standard errors, and the whole law (R1)."""
     z = normals(getkey(), precision=precision)[output].ravel()
     for power, moment, variance in [(1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)]:
@@ -67,7 +67,7 @@ def test_row_normals_are_standard_normal(getkey, output, precision):
     assert stats.kstest(z, "norm").pvalue > 1e-6
 
 
-def test_row_normals_are_independent_of_one_another(getkey):
+def test_normals_are_independent_of_one_another(getkey):
     """Outputs, neighbouring rows, neighbouring columns, keys of two steps (R1)."""
     key = getkey()
     this_step, next_step = (normals(jr.fold_in(key, i)) for i in (7, 8))
@@ -125,3 +125,12 @@ def test_box_muller_by_hand(precision):
     # In float32 the largest u rounds to 1, whose radius is 0 and not 2e-5.
     tolerance = {"float64": 1e-6, "float32": 3e-5}[precision]
     np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance)
+
+
+def test_fold_in_is_that_of_jax(getkey):
+    """Bit for bit, also inside a compiled program."""
+    key = getkey()
+    for number in (0, 1, 7, 2**32 - 1):
+        expected = jr.key_data(jr.fold_in(key, number))
+        for fold in (fold_in, jax.jit(lambda key, n: fold_in(key, n))):
+            np.testing.assert_array_equal(jr.key_data(fold(key, number)), expected)

@@ -239,7 +239,7 @@ def test_warm_start_goes_on_from_the_last_fit():
 def test_same_seed_same_bits_with_and_without_progress(fitted, capsys):
     X, y = table()
     shown = HorseshoeClassifier(**SMALL, verbose=1).fit(X, y.astype(int))
-    assert "400/400" in capsys.readouterr().err
+    assert f"{shown.history_.step[-1]}/400 bound" in capsys.readouterr().err
     np.testing.assert_array_equal(shown.predict_proba(X), fitted.predict_proba(X))
 
 
@@ -257,7 +257,7 @@ def test_pickles_and_files_bring_the_model_back(fitted, tmp_path):
 def test_the_history_has_every_part_of_the_bound(fitted):
     names = {f"layer_1/{part}" for part in ("beta", "tau", "upsilon")}
     assert fitted.history_.kl.keys() == names | {"output/beta", "output/kappa"}
-    assert fitted.n_iter_ == fitted.history_.step[-1] == 400
+    assert 0 < fitted.n_iter_ == fitted.history_.step[-1] <= 400
 
 
 def test_a_compact_estimator_predicts_the_same():

@@ -35,11 +35,6 @@ def generator_of(key):
     return np.random.default_rng(np.asarray(jr.key_data(key)))
 
 
-def raw(sd):
-    """The raw value of a standard deviation."""
-    return np.log(np.expm1(sd))
-
-
 def every_normal(network):
     """The posteriors of all weights and of the logarithms of all scales."""
     layers = network.named_layers().values()
@@ -53,9 +48,9 @@ def network_of(widths, *, likelihood=None, form="non-centred", sd=NO_SPREAD, key
     prior = Horseshoe(parametrisation=form)
     network = Network.create(D_IN, widths, likelihood, prior, key=key)
     return eqx.tree_at(
-        lambda net: [q.raw_scale for q in every_normal(net)],
+        lambda net: [q.log_scale for q in every_normal(net)],
         network,
-        [jnp.full_like(q.raw_scale, raw(sd)) for q in every_normal(network)],
+        [jnp.full_like(q.log_scale, np.log(sd)) for q in every_normal(network)],
     )
 
 
@@ -171,12 +166,12 @@ def test_units_of_targets_do_not_change_the_shares(getkey):
     kernel = network.output.weights.kernel
     new = [
         kernel.loc * units[None],
-        jnp.asarray(raw(np.asarray(kernel.scale) * units)),
+        jnp.asarray(np.log(np.asarray(kernel.scale) * units)),
         network.likelihood.gamma.log_rate + 2 * np.log(units),
     ]
     where = lambda net: [
         net.output.weights.kernel.loc,
-        net.output.weights.kernel.raw_scale,
+        net.output.weights.kernel.log_scale,
         net.likelihood.gamma.log_rate,
     ]
     other = find_nodes(eqx.tree_at(where, network, new), x, DRAWS, key=key)
@@ -216,14 +211,14 @@ def test_a_constant_node_is_folded_exactly(getkey, form):
     where = lambda net: [
         net.layers[0].weights.kernel.loc,
         net.layers[0].weights.bias.loc,
-        net.layers[0].weights.kernel.raw_scale,
-        net.layers[0].weights.bias.raw_scale,
-        net.layers[0].scales["tau"].q.raw_scale,
-        net.layers[0].scales["upsilon"].q.raw_scale,
+        net.layers[0].weights.kernel.log_scale,
+        net.layers[0].weights.bias.log_scale,
+        net.layers[0].scales["tau"].q.log_scale,
+        net.layers[0].scales["upsilon"].q.log_scale,
     ]
     kernel, bias, *spreads, upsilon = where(network)
-    tight = [spread.at[..., 2].set(raw(NO_SPREAD)) for spread in spreads]
-    upsilon = jnp.full_like(upsilon, raw(NO_SPREAD))
+    tight = [spread.at[..., 2].set(np.log(NO_SPREAD)) for spread in spreads]
+    upsilon = jnp.full_like(upsilon, np.log(NO_SPREAD))
     locs = [kernel.at[:, 2].set(0), bias.at[2].set(1.0)]
     network = eqx.tree_at(where, network, [*locs, *tight, upsilon])
     x, key, keep = jnp.asarray(inputs(getkey())), getkey(), (mask(1, 1, 0, 1),)
@@ -289,7 +284,7 @@ def test_reordering_nodes_changes_nothing(getkey):
     where = lambda net: net.output.weights.kernel
     weak = jnp.array([1, 1e-3, 1])[:, None]
     kernel = where(network)
-    spread = jnp.asarray(raw(np.asarray(kernel.scale * weak)))
+    spread = jnp.asarray(np.log(np.asarray(kernel.scale * weak)))
     network = eqx.tree_at(where, network, type(kernel)(kernel.loc * weak, spread))
     order, x, y, key = (
         np.array([2, 0, 1]),

@@ -45,7 +45,7 @@ def network_of(likelihood=None, *, key):
         D_IN, (4,), likelihood, Horseshoe(), activation="tanh", key=key
     )
     where = lambda net: [
-        q.raw_scale
+        q.log_scale
         for layer in (*net.layers, net.output)
         for q in (layer.weights.kernel, layer.weights.bias)
     ]

@@ -17,6 +17,7 @@ from farrier.infer.train import (
     RECORDS_PER_CHUNK,
     Data,
     History,
+    Job,
     Run,
     Schedule,
     Status,
@@ -53,7 +54,7 @@ def network_of(*, rows=ROWS, half_cauchy="collapsed", key):
 
 def fit(network, x, y, config, *, key, **kwargs):
     data = Data.create(x, y, batch_size=config.batch_size)
-    return train(Run.create(network, config), data, config, key=key, **kwargs)
+    return train(Job(Run.create(network, config), data, config, key), **kwargs)
 
 
 def assert_equal_runs(a, b):
@@ -409,7 +410,7 @@ def test_an_interrupt_keeps_the_last_whole_chunk_and_can_go_on(getkey):
     np.testing.assert_array_equal(stopped.history.bound, whole.history.bound[:20])
     stopped.history.status = Status.RUNNING
     data = Data.create(x, y, batch_size=BATCH)
-    assert_equal_runs(train(stopped, data, config, key=key), whole)
+    assert_equal_runs(train(Job(stopped, data, config, key)), whole)
 
 
 def test_equal_keys_give_equal_bits_and_others_do_not(getkey):

@@ -10,7 +10,6 @@ from scipy import stats
 
 from farrier.core.priors import Gaussian, Horseshoe
 from farrier.core.scales import AuxiliaryHalfCauchy, half_cauchy_sample
-from farrier.core.special import softplus_inverse
 from farrier.model.layers import INITIAL_SD, Layer
 
 D_IN, NODES, ROWS = 3, 4, 50_000
@@ -33,33 +32,34 @@ def layer_of(prior, *, key, nodes=NODES, sd=0.3, spread=0.3):
     """A layer away from where training starts it: wider posteriors, uneven scales."""
     key_create, key_loc = jr.split(key)
     layer = Layer.create(D_IN, nodes, prior, key=key_create)
-    raw_sd, raw_spread = (float(softplus_inverse(jnp.array(s))) for s in (sd, spread))
-    layer = set_to(layer, lambda x: x.weights.kernel.raw_scale, raw_sd)
-    layer = set_to(layer, lambda x: x.weights.bias.raw_scale, raw_sd)
+    raw_sd, raw_spread = (float(jnp.log(jnp.array(s))) for s in (sd, spread))
+    layer = set_to(layer, lambda x: x.weights.kernel.log_scale, raw_sd)
+    layer = set_to(layer, lambda x: x.weights.bias.log_scale, raw_sd)
     for i, name in enumerate(layer.scales):
         where = lambda x, name=name: x.scales[name].q.loc
         noise = jr.normal(jr.fold_in(key_loc, i), where(layer).shape)
         layer = eqx.tree_at(where, layer, where(layer) + 0.5 * noise)
         layer = set_to(
-            layer, lambda x, name=name: x.scales[name].q.raw_scale, raw_spread
+            layer, lambda x, name=name: x.scales[name].q.log_scale, raw_spread
         )
     return layer
 
 
 def same_row(rows=ROWS):
-    return jnp.broadcast_to(jnp.asarray(X), (rows, D_IN))
+    return jnp.broadcast_to(jnp.asarray(X)[:, None], (D_IN, rows))
 
 
 @eqx.filter_jit
 def conditional(layer, *, key):
-    """The layer's law of many rows with the same input."""
-    return layer.conditional(same_row(), jnp.arange(ROWS), key=key)
+    """The layer's law of many rows with the same input, rows first."""
+    f = layer.conditional(same_row(), jnp.arange(ROWS), key=key)
+    return jax.tree.map(jnp.transpose, f)
 
 
 def scale_factors(layer, f):
     """What multiplied the mean of each row and node."""
     unscaled, _ = layer.weights.moments(same_row(1))
-    return np.asarray(f.mean) / np.asarray(unscaled)
+    return np.asarray(f.mean) / np.asarray(unscaled.T)
 
 
 @eqx.filter_jit
@@ -211,7 +211,7 @@ def test_reordering_nodes_changes_nothing(getkey, prior):
         np.testing.assert_allclose(moved.kl()[name], value, rtol=1e-12)
         assert value > 0
     draw = lambda layer: layer.conditional(same_row(5), jnp.arange(5), key=key).draw()
-    np.testing.assert_allclose(draw(moved), draw(layer)[:, order], rtol=1e-12)
+    np.testing.assert_allclose(draw(moved), draw(layer)[order], rtol=1e-12)
 
 
 @every_prior

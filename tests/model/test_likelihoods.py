@@ -27,13 +27,11 @@ def gaussian(shapes=SHAPES, rates=RATES):
 
 def outputs(rows, targets, *, key):
     """Some law of the network's outputs, and some targets."""
-    generator, shape = (
-        np.random.default_rng(np.asarray(jr.key_data(key))),
-        (rows, targets),
-    )
-    mean, noise, y = (jnp.asarray(generator.standard_normal(shape)) for _ in range(3))
-    variance = jnp.asarray(generator.uniform(0.1, 2.0, shape))
-    return Conditional(mean, variance, noise), y
+    generator = np.random.default_rng(np.asarray(jr.key_data(key)))
+    shape = (targets, rows)
+    loc, noise, y = (jnp.asarray(generator.standard_normal(shape)) for _ in range(3))
+    spread, factor = (jnp.asarray(generator.uniform(0.1, 2.0, shape)) for _ in range(2))
+    return Conditional(factor, loc, spread, noise), y.T
 
 
 def quadrature(integrand, *laws):
@@ -82,7 +80,7 @@ def test_gaussian_expected_log_density_agrees_with_draws(getkey):
     z = np.asarray(jr.normal(getkey(), (draws, 3, 2)))
     uniform = np.asarray(jr.uniform(getkey(), (draws, 1, 2)))
     gamma = stats.gamma(SHAPES, scale=1 / RATES).ppf(uniform)
-    drawn_f = np.asarray(f.mean) + np.sqrt(np.asarray(f.variance)) * z
+    drawn_f = np.asarray(f.mean.T) + np.sqrt(np.asarray(f.variance.T)) * z
     values = stats.norm.logpdf(np.asarray(y), drawn_f, gamma**-0.5).sum(2)
     standard_error = values.std(0) / np.sqrt(draws)
     assert (abs(values.mean(0) - np.asarray(closed)) < 5 * standard_error).all()
@@ -95,7 +93,7 @@ def test_gaussian_expected_log_density_agrees_with_quadrature():
     drawn_f, masses = mean + np.sqrt(variance) * nodes, masses / masses.sum()
     at = lambda _, gamma: masses @ stats.norm.logpdf(y, drawn_f, gamma**-0.5)
     expected = quadrature(at, stats.gamma(3.5, scale=1 / 2.0))
-    f = Conditional(*(jnp.array([[value]]) for value in (mean, variance, 0.0)))
+    f = Conditional(*(jnp.array([[value]]) for value in (1.0, mean, variance, 0.0)))
     likelihood = gaussian(np.array([3.5]), np.array([2.0]))
     actual = likelihood.expected_log_density(jnp.array([[y]]), f)
     np.testing.assert_allclose(actual, [expected], rtol=1e-7)
@@ -104,10 +102,10 @@ def test_gaussian_expected_log_density_agrees_with_quadrature():
 def test_gaussian_expected_log_density_of_what_is_known_is_the_density(getkey):
     """No variance in f, gamma all but known: the normal density itself (L1), (L3)."""
     f, y = outputs(4, 2, key=getkey())
-    f = eqx.tree_at(lambda f: f.variance, f, jnp.zeros((4, 2)))
+    f = eqx.tree_at(lambda f: f.spread, f, jnp.zeros((2, 4)))
     sd = np.array([0.5, 2.0])
     likelihood = gaussian(np.full(2, 1e9), 1e9 * sd**2)
-    expected = stats.norm.logpdf(np.asarray(y), np.asarray(f.mean), sd).sum(1)
+    expected = stats.norm.logpdf(np.asarray(y), np.asarray(f.mean.T), sd).sum(1)
     actual = likelihood.expected_log_density(y, f)
     np.testing.assert_allclose(actual, expected, rtol=1e-7)
 
@@ -132,7 +130,7 @@ def test_best_noise_posterior_has_the_shape_known_beforehand(getkey):
         method="Nelder-Mead",
         options=options,
     )
-    squared_errors = np.asarray(((y - f.mean) ** 2 + f.variance).sum(0))
+    squared_errors = np.asarray(((y.T - f.mean) ** 2 + f.variance).sum(1))
     rates = PRIOR_RATE + squared_errors / 2
     shapes = np.full(2, PRIOR_SHAPE + rows / 2)
     np.testing.assert_allclose(np.exp(best.x), [*shapes, *rates], rtol=1e-4)
@@ -145,7 +143,7 @@ def test_gradient_of_the_noise_rate_is_zero_at_its_optimum(getkey):
     built = noise.build(2, rows=float(rows))
     np.testing.assert_allclose(built.gamma.shape, [8.0, 8.0])
     np.testing.assert_allclose(built.gamma.mean(), [1.0, 1.0])
-    squared_errors = ((y - f.mean) ** 2 + f.variance).sum(0)
+    squared_errors = ((y.T - f.mean) ** 2 + f.variance).sum(1)
     best = eqx.tree_at(
         lambda tree: tree.gamma.log_rate, built, jnp.log(0.3 + squared_errors / 2)
     )
@@ -175,7 +173,7 @@ def test_categorical_log_density_is_that_of_softmax(getkey):
     f, _ = outputs(50, 4, key=getkey())
     y = jr.randint(getkey(), (50,), 0, 4)
     drawn = np.asarray(f.mean) + np.sqrt(np.asarray(f.variance)) * np.asarray(f.noise)
-    expected = special.log_softmax(drawn, axis=1)[np.arange(50), np.asarray(y)]
+    expected = special.log_softmax(drawn, axis=0)[np.asarray(y), np.arange(50)]
     actual = Categorical().build(4, rows=50.0).expected_log_density(y, f)
     np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
@@ -184,9 +182,11 @@ def test_categorical_log_density_is_that_of_softmax(getkey):
 def test_categorical_log_density_is_unbiased(getkey, label):
     """Two classes: E ln sigmoid of a normal, by quadrature (L2)."""
     rows, mean, variance = 100_000, np.array([0.3, -1.2]), np.array([0.5, 2.0])
-    like_each_row = lambda values: jnp.broadcast_to(jnp.asarray(values), (rows, 2))
-    noise = jr.normal(getkey(), (rows, 2))
-    f = Conditional(like_each_row(mean), like_each_row(variance), noise)
+    in_each_row = lambda v: jnp.broadcast_to(jnp.asarray(v)[:, None], (2, rows))
+    noise = jr.normal(getkey(), (2, rows))
+    f = Conditional(
+        jnp.ones_like(noise), in_each_row(mean), in_each_row(variance), noise
+    )
     likelihood = CategoricalLikelihood(2)
     values = np.asarray(likelihood.expected_log_density(jnp.full(rows, label), f))
     sign = 1 if label == 1 else -1

@@ -247,8 +247,8 @@ def test_output_layer_scales_its_mean(getkey, kappa):
     network = network_of(Horseshoe(), key=getkey(), sd=1e-12)
     where = lambda net: [
         net.output.scales["kappa"].q.loc,
-        net.output.weights.kernel.raw_scale,
-        net.output.weights.bias.raw_scale,
+        net.output.weights.kernel.log_scale,
+        net.output.weights.bias.log_scale,
     ]
     values = [jnp.array(np.log(kappa)), jnp.zeros((4, TARGETS)), jnp.zeros(TARGETS)]
     network = eqx.tree_at(where, network, values)
@@ -292,17 +292,17 @@ def test_kappa_of_the_output_layer_is_half_cauchy_with_scale_5(getkey, prior):
 
 PARAMETERS = {
     "kernel loc": lambda net: net.layers[0].weights.kernel.loc,
-    "kernel raw_scale": lambda net: net.layers[0].weights.kernel.raw_scale,
+    "kernel log_scale": lambda net: net.layers[0].weights.kernel.log_scale,
     "bias loc": lambda net: net.layers[0].weights.bias.loc,
-    "bias raw_scale": lambda net: net.layers[0].weights.bias.raw_scale,
+    "bias log_scale": lambda net: net.layers[0].weights.bias.log_scale,
     "tau loc": lambda net: net.layers[0].scales["tau"].q.loc,
-    "tau raw_scale": lambda net: net.layers[0].scales["tau"].q.raw_scale,
+    "tau log_scale": lambda net: net.layers[0].scales["tau"].q.log_scale,
     "upsilon loc": lambda net: net.layers[0].scales["upsilon"].q.loc,
-    "upsilon raw_scale": lambda net: net.layers[0].scales["upsilon"].q.raw_scale,
+    "upsilon log_scale": lambda net: net.layers[0].scales["upsilon"].q.log_scale,
     "output kernel loc": lambda net: net.output.weights.kernel.loc,
-    "output kernel raw_scale": lambda net: net.output.weights.kernel.raw_scale,
+    "output kernel log_scale": lambda net: net.output.weights.kernel.log_scale,
     "kappa loc": lambda net: net.output.scales["kappa"].q.loc,
-    "kappa raw_scale": lambda net: net.output.scales["kappa"].q.raw_scale,
+    "kappa log_scale": lambda net: net.output.scales["kappa"].q.log_scale,
     "gamma log_rate": lambda net: net.likelihood.gamma.log_rate,
 }
 

@@ -9,34 +9,36 @@ has mean a / b, and IG(a, b) is the law of 1 / x for x ~ Gamma(a, b).
 import math
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jax import lax
 from jax.scipy.special import digamma, gammaln
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .special import softplus_inverse
-
 
 class Normal(eqx.Module):
     """Independent normals, one for each entry."""
 
     loc: Float[Array, "*shape"]
-    raw_scale: Float[Array, "*shape"]  # scale = softplus(raw_scale)
+    log_scale: Float[Array, "*shape"]  # scale = exp(log_scale)
 
     @property
     def scale(self) -> Float[Array, "*shape"]:
         """Standard deviation."""
-        return jax.nn.softplus(self.raw_scale)
+        return jnp.exp(self.log_scale)
+
+    @property
+    def variance(self) -> Float[Array, "*shape"]:
+        """scale^2."""
+        return jnp.exp(2 * self.log_scale)
 
     def entropy(self) -> Float[Array, "*shape"]:
         """1/2 ln(2 pi e scale^2)   (F1)."""
-        return 0.5 * math.log(2 * math.pi * math.e) + jnp.log(self.scale)
+        return 0.5 * math.log(2 * math.pi * math.e) + self.log_scale
 
     def second_moment(self) -> Float[Array, "*shape"]:
         """E[x^2] = loc^2 + scale^2   (F2)."""
-        return self.loc**2 + self.scale**2
+        return self.loc**2 + self.variance
 
     def at(self, noise: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """The draw that belongs to given standard normal noise."""
@@ -47,12 +49,12 @@ class LogNormal(eqx.Module):
     """A positive s with q(ln s) = N(loc, scale^2)."""
 
     loc: Float[Array, "*shape"]
-    raw_scale: Float[Array, "*shape"]  # scale = softplus(raw_scale)
+    log_scale: Float[Array, "*shape"]  # scale = exp(log_scale)
 
     @property
     def scale(self) -> Float[Array, "*shape"]:
         """Standard deviation of ln s."""
-        return jax.nn.softplus(self.raw_scale)
+        return jnp.exp(self.log_scale)
 
     def moment(self, power: float) -> Float[Array, "*shape"]:
         """E[s^power] = exp(power * loc + power^2 * scale^2 / 2)   (M3)."""
@@ -60,18 +62,15 @@ class LogNormal(eqx.Module):
 
     def entropy(self) -> Float[Array, "*shape"]:
         """Entropy of s itself: loc + 1/2 ln(2 pi e scale^2)   (F3)."""
-        log_scale = jnp.log(self.scale)
-        return self.loc + 0.5 * math.log(2 * math.pi * math.e) + log_scale
+        return self.loc + 0.5 * math.log(2 * math.pi * math.e) + self.log_scale
 
     def squared(self) -> "LogNormal":
         """The law of s^2: q(ln s^2) = N(2 loc, 4 scale^2)."""
-        twice = 2 * self.scale
-        return LogNormal(2 * self.loc, softplus_inverse(twice))
+        return LogNormal(2 * self.loc, self.log_scale + math.log(2))
 
-    def log_at(self, noise: Float[Array, "..."]) -> Float[Array, "..."]:
-        """ln s of the draw that belongs to given standard normal noise; rows first."""
-        loc, scale = (jnp.broadcast_to(v, noise.shape) for v in (self.loc, self.scale))
-        return loc + scale * noise
+    def log_at(self, noise: Float[Array, "nodes batch"]) -> Float[Array, "nodes batch"]:
+        """ln s of the draws that belong to given standard normal noise."""
+        return self.loc.reshape(-1, 1) + self.scale.reshape(-1, 1) * noise
 
 
 class Gamma(eqx.Module):
@@ -159,12 +158,27 @@ class InverseGamma(eqx.Module):
 
 
 class Conditional(eqx.Module):
-    """A normal, given all that was drawn before it, and the noise of its own draw."""
+    """factor x N(loc, spread), given all that was drawn before, and its own noise.
 
-    mean: Float[Array, "batch nodes"]
-    variance: Float[Array, "batch nodes"]
-    noise: Float[Array, "batch nodes"]
+    The factor is kept apart: taken into the variance, it would cost a second
+    exponential for each entry.
+    """
 
-    def draw(self) -> Float[Array, "batch nodes"]:
+    factor: Float[Array, "#nodes batch"]
+    loc: Float[Array, "nodes batch"]
+    spread: Float[Array, "nodes batch"]  # a variance
+    noise: Float[Array, "nodes batch"]
+
+    @property
+    def mean(self) -> Float[Array, "nodes batch"]:
+        """Mean, factor included."""
+        return self.factor * self.loc
+
+    @property
+    def variance(self) -> Float[Array, "nodes batch"]:
+        """Variance, factor included."""
+        return self.factor**2 * self.spread
+
+    def draw(self) -> Float[Array, "nodes batch"]:
         """Mean + standard deviation x noise."""
-        return self.mean + jnp.sqrt(self.variance) * self.noise
+        return self.factor * (self.loc + jnp.sqrt(self.spread) * self.noise)

@@ -14,14 +14,14 @@ import math
 import jax.numpy as jnp
 import jax.random as jr
 from jax import lax
-from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt32
+from jaxtyping import Array, Complex, Float, Int, PRNGKeyArray, UInt32
 
 _ROUNDS = 13
 _ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
 _PARITY = 0x1BD11BDA
 
 
-def row_normals(
+def normals(
     rows: Int[Array, " rows"], columns: Int[Array, " columns"], *, key: PRNGKeyArray
 ) -> tuple[Float[Array, "rows columns"], Float[Array, "rows columns"]]:
     """Two independent standard normal arrays (R1), one entry for each row and column.
@@ -34,10 +34,28 @@ def row_normals(
     """
     words = jr.key_data(key).astype(jnp.uint32)
     shape = (len(rows), len(columns))
-    counter_row = jnp.broadcast_to(rows.astype(jnp.uint32)[:, None], shape)
-    counter_column = jnp.broadcast_to(columns.astype(jnp.uint32)[None], shape)
-    bits = threefry(words[0], words[1], counter_row, counter_column)
-    return box_muller(*bits)
+
+    def pairs(words: UInt32[Array, "2"]) -> Complex[Array, "rows columns"]:
+        row = jnp.broadcast_to(rows.astype(jnp.uint32)[:, None], shape)
+        column = jnp.broadcast_to(columns.astype(jnp.uint32)[None], shape)
+        return lax.complex(*box_muller(*threefry(words[0], words[1], row, column)))
+
+    def none(words: UInt32[Array, "2"]) -> Complex[Array, "rows columns"]:
+        del words
+        return jnp.zeros(shape, jnp.result_type(complex))
+
+    # Always true, but XLA cannot know: the pairs are made once, in one loop, and not
+    # again in each place that uses one of them.
+    noise = lax.cond(words[0] | words[1] | 1 > 0, pairs, none, words)
+    return noise.real, noise.imag
+
+
+def fold_in(key: PRNGKeyArray, number: int | Int[Array, ""]) -> PRNGKeyArray:
+    """`jax.random.fold_in` with its loops written out: one small piece of a step."""
+    words = jr.key_data(key)
+    counter = jnp.asarray(number, jnp.uint32)
+    folded = threefry(words[0], words[1], jnp.zeros_like(counter), counter, rounds=20)
+    return jr.wrap_key_data(jnp.stack(folded))
 
 
 def threefry(

@@ -17,7 +17,6 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .families import InverseGamma, LogNormal
-from .special import softplus_inverse
 
 
 class AbstractScalePrior(eqx.Module):
@@ -45,7 +44,7 @@ class HalfCauchy(AbstractScalePrior):
         # ln(E[1 / tau^2] + 1 / b^2), safe where E[1 / tau^2] overflows.
         log_rate = jnp.logaddexp(-2 * q.loc + 2 * q.scale**2, -2 * math.log(self.b))
         constant = math.log(math.pi * self.b) - 0.5 * math.log(8 * math.pi * math.e)
-        return constant + log_rate + q.loc - jnp.log(q.scale)
+        return constant + log_rate + q.loc - q.log_scale
 
     def updated(self, q: LogNormal) -> Self:
         """Itself: there is nothing left to update."""
@@ -122,7 +121,7 @@ class Scale(eqx.Module):
     ) -> Self:
         """A scale with ln s ~ N(ln start, spread^2) under q."""
         loc = jnp.full(shape, math.log(start), float)
-        q = LogNormal(loc, softplus_inverse(jnp.full(shape, spread, float)))
+        q = LogNormal(loc, jnp.log(jnp.full(shape, spread, float)))
         return cls(q, prior.updated(q))
 
     def kl(self) -> Float[Array, ""]:

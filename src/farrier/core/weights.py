@@ -20,9 +20,8 @@ import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from .families import Normal
-from .random import row_normals
+from .random import normals
 from .scales import Scale
-from .special import softplus_inverse
 
 
 class AbstractWeights(eqx.Module):
@@ -30,9 +29,13 @@ class AbstractWeights(eqx.Module):
 
     @abc.abstractmethod
     def moments(
-        self, x: Float[Array, "batch d_in"]
-    ) -> tuple[Float[Array, "batch nodes"], Float[Array, "batch nodes"]]:
-        """Mean and variance of w_k . [x, 1] for each row and node (M6, unit scale)."""
+        self, x: Float[Array, "d_in batch"]
+    ) -> tuple[Float[Array, "nodes batch"], Float[Array, "nodes batch"]]:
+        """Mean and variance of w_k . [x, 1] for each node and row (M6, unit scale)."""
+
+    @abc.abstractmethod
+    def expected(self) -> Float[Array, "d_in nodes"]:
+        """E[w_ik], biases left out."""
 
     @abc.abstractmethod
     def squared_norm(self) -> Float[Array, " nodes"]:
@@ -81,15 +84,13 @@ class FactorisedWeights(AbstractWeights):
         cls, d_in: int, nodes: int, *, sd: float, spread: float, key: PRNGKeyArray
     ) -> Self:
         """Locations drawn from N(0, spread^2); posterior sd the same for all."""
+
+        def normal(key: PRNGKeyArray, *shape: int) -> Normal:
+            log_sd = jnp.full(shape, math.log(sd), float)
+            return Normal(spread * jr.normal(key, shape), log_sd)
+
         key_kernel, key_bias = jr.split(key)
-        raw = softplus_inverse(jnp.asarray(sd, float))
-        return cls(
-            Normal(
-                spread * jr.normal(key_kernel, (d_in, nodes)),
-                jnp.full((d_in, nodes), raw),
-            ),
-            Normal(spread * jr.normal(key_bias, (nodes,)), jnp.full((nodes,), raw)),
-        )
+        return cls(normal(key_kernel, d_in, nodes), normal(key_bias, nodes))
 
     @property
     def fan_in(self) -> int:
@@ -102,12 +103,16 @@ class FactorisedWeights(AbstractWeights):
         return self.kernel.loc.shape[1]
 
     def moments(
-        self, x: Float[Array, "batch d_in"]
-    ) -> tuple[Float[Array, "batch nodes"], Float[Array, "batch nodes"]]:
+        self, x: Float[Array, "d_in batch"]
+    ) -> tuple[Float[Array, "nodes batch"], Float[Array, "nodes batch"]]:
         """Mean and variance of w_k . [x, 1]: two matrix products."""
-        mean = x @ self.kernel.loc + self.bias.loc[None]
-        variance = x**2 @ self.kernel.scale**2 + self.bias.scale[None] ** 2
+        mean = self.kernel.loc.T @ x + self.bias.loc[:, None]
+        variance = self.kernel.variance.T @ x**2 + self.bias.variance[:, None]
         return mean, variance
+
+    def expected(self) -> Float[Array, "d_in nodes"]:
+        """Their locations, biases left out."""
+        return self.kernel.loc
 
     def squared_norm(self) -> Float[Array, " nodes"]:
         """E|w_k|^2 (F2)."""
@@ -130,8 +135,8 @@ class FactorisedWeights(AbstractWeights):
     ) -> tuple[Float[Array, "d_in nodes"], Float[Array, " nodes"]]:
         """One draw of the weights and of the biases."""
         key_kernel, key_bias = jr.split(key)
-        kernel_noise, _ = row_normals(inputs, nodes, key=key_kernel)
-        bias_noise, _ = row_normals(jnp.zeros(1, int), nodes, key=key_bias)
+        kernel_noise, _ = normals(inputs, nodes, key=key_kernel)
+        bias_noise, _ = normals(jnp.zeros(1, int), nodes, key=key_bias)
         return self.kernel.at(kernel_noise), self.bias.at(bias_noise[0])
 
 

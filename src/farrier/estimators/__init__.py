@@ -3,6 +3,13 @@
 from .checks import TrainingWarning
 from .classifier import HorseshoeClassifier
 from .files import load
+from .many import fit_many
 from .regressor import HorseshoeRegressor
 
-__all__ = ["HorseshoeClassifier", "HorseshoeRegressor", "TrainingWarning", "load"]
+__all__ = [
+    "HorseshoeClassifier",
+    "HorseshoeRegressor",
+    "TrainingWarning",
+    "fit_many",
+    "load",
+]

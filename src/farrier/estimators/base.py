@@ -26,7 +26,17 @@ from ..checkpoint import read_seed, resume, write_checkpoint
 from ..console import progress
 from ..core.priors import PRIORS, AbstractPrior, Gaussian, Horseshoe
 from ..infer.compact import NEARLY_ALL, Compaction, Nodes, compact, find_nodes
-from ..infer.train import Data, History, Run, Status, TrainConfig, run_chunk, train
+from ..infer.shrink import could_pay, shrunk
+from ..infer.train import (
+    Data,
+    History,
+    Job,
+    Run,
+    Status,
+    TrainConfig,
+    run_chunk,
+    train,
+)
 from ..model.likelihoods import (
     AbstractLikelihood,
     Categorical,
@@ -37,6 +47,7 @@ from ..model.network import ACTIVATIONS, Network
 from ..prepare import Standardiser, merge_rows
 from .checks import (
     Unchecked,
+    all_or_nothing,
     checked_count,
     checked_level,
     checked_number,
@@ -79,6 +90,7 @@ class NetworkEstimator(BaseEstimator):
         max_iter="auto",
         early_stopping=True,
         tol=1e-3,
+        shrink=True,
         n_draws=200,
         warm_start=False,
         random_state=None,
@@ -96,6 +108,7 @@ class NetworkEstimator(BaseEstimator):
         self.max_iter = max_iter
         self.early_stopping = early_stopping
         self.tol = tol
+        self.shrink = shrink
         self.n_draws = n_draws
         self.warm_start = warm_start
         self.random_state = random_state
@@ -143,14 +156,33 @@ class NetworkEstimator(BaseEstimator):
 
     # -- training -----------------------------------------------------------------
 
+    @abc.abstractmethod
+    def _prepare(
+        self, X: Unchecked, y: Unchecked, sample_weight: Unchecked
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Checked rows, targets as the network needs them, and weights."""
+
     def _fit(
+        self,
+        X: Unchecked,
+        y: Unchecked,
+        sample_weight: Unchecked,
+        checkpoint: str | Path | None,
+    ) -> Self:
+        """Train, and store what was learned; all of it, or nothing if it fails."""
+        with all_or_nothing(self):
+            rows = self._prepare(X, y, sample_weight)
+            job = self._job(*rows, checkpoint)
+            return self._finish(job, self._train(job, checkpoint))
+
+    def _job(
         self,
         x: np.ndarray,
         y: np.ndarray,
         weight: np.ndarray,
-        checkpoint: str | Path | None,
-    ) -> Self:
-        """Train on checked rows and store what was learned."""
+        checkpoint: str | Path | None = None,
+    ) -> Job:
+        """The training that checked rows and the settings ask for."""
         going_on = self._goes_on
         self.__dict__.pop("_run", None)
         prior = self._checked_prior()
@@ -162,13 +194,16 @@ class NetworkEstimator(BaseEstimator):
         if not going_on:
             self._standardise(x, y, weight)
         x, y = self._x_standard(x), self._targets(y)
-        mark = ""
         if checkpoint is not None:
-            mark = self._fingerprint(x, y, weight)
-            stored = read_seed(checkpoint, mark=mark)
+            self._mark = self._fingerprint(x, y, weight)
+            stored = read_seed(checkpoint, mark=self._mark)
             seed = seed if stored is None else stored
         self._seed = seed
         data = Data.create(x, y, weight, batch_size=config.batch_size)
+        if going_on and widths == self._built_widths:
+            widths = self.network_.widths  # some may have left since
+        else:
+            self._built_widths = widths
         network = self._build(x.shape[1], widths, prior, weight.sum())
         if going_on:
             network = _with_rows(self.network_, network)
@@ -176,52 +211,52 @@ class NetworkEstimator(BaseEstimator):
         run = Run.create(network, config)
         if checkpoint is not None:
             run = resume(checkpoint, run)
-        run = self._train(run, data, config, checkpoint, mark)
-        self._store(run, data, x, y)
-        self._warn_of_widths()
-        return self
+        self._keep_check_rows(x, y)
+        job = Job(run, data, config, self._key("train"))
+        if self.shrink and could_pay(job):
+            job.shrink = shrunk
+        return job
 
-    def _train(
-        self,
-        run: Run,
-        data: Data,
-        config: TrainConfig,
-        checkpoint: str | Path | None,
-        mark: str,
-    ) -> Run:
+    def _train(self, job: Job, checkpoint: str | Path | None) -> Run:
         """The training loop with its progress and its checkpoints."""
         watchers: list[Callable[[Run], None]] = []
         if checkpoint is not None:
             watchers.append(
                 lambda run: write_checkpoint(
-                    checkpoint, run, mark=mark, seed=self._seed
+                    checkpoint, run, mark=self._mark, seed=self._seed
                 )
             )
         with ExitStack() as stack:
             if self.verbose:
-                show = stack.enter_context(progress("fit", config.steps))
-                watchers.append(lambda run: show(*_progress_note(run, int(data.rows))))
+                show = stack.enter_context(progress("fit", job.config.steps))
+                rows = int(job.data.rows)
+                watchers.append(lambda run: show(*_progress_note(run, rows)))
 
             def after_chunk(run: Run) -> None:
                 for watch in watchers:
                     watch(run)
 
-            return train(
-                run, data, config, key=self._key("train"), after_chunk=after_chunk
-            )
+            return train(job, after_chunk)
 
-    def _store(self, run: Run, data: Data, x: np.ndarray, y: np.ndarray) -> None:
-        """Keep what a run learned, and warn of what its user should know."""
-        history = run.history
+    def _finish(self, job: Job, run: Run) -> Self:
+        """Keep what a fit learned, and warn of what its user should know."""
+        self._store(run, int(job.data.batches))
+        self._warn_of_widths()
+        return self
+
+    def _store(self, run: Run, batches: int) -> None:
+        """Keep what a run learned."""
         self.network_ = run.state.network
-        self.history_ = history
-        self.n_iter_ = math.ceil(int(run.state.step) / int(data.batches))
-        self.__dict__.pop("_compaction", None)
-        self.__dict__.pop("compaction_", None)
+        self.history_ = run.history
+        self.n_iter_ = math.ceil(int(run.state.step) / batches)
+        for outdated in ("_compaction", "compaction_", "_node_report"):
+            self.__dict__.pop(outdated, None)
+        self._warn_of_run()
+
+    def _keep_check_rows(self, x: np.ndarray, y: np.ndarray) -> None:
+        """Keep some rows, for node scores and for the self-check of compaction."""
         every = -(-len(x) // CHECK_ROWS)
         self._check_rows = (x[::every].astype(np.float32), _narrow(y[::every]))
-        self.__dict__.pop("_node_report", None)
-        self._warn_of_run()
 
     @property
     def _nodes(self) -> Nodes:
@@ -279,7 +314,7 @@ class NetworkEstimator(BaseEstimator):
         if self.history_.status is Status.NOT_FINITE:
             return
         for index, (on, of) in enumerate(
-            zip(self.widths_, self.network_.widths, strict=True), start=1
+            zip(self.widths_, self._built_widths, strict=True), start=1
         ):
             if on == 0:
                 warn(
@@ -302,6 +337,7 @@ class NetworkEstimator(BaseEstimator):
             self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self._standardise(x, y, weight)
             self._rows_seen = 0.0
+            self._built_widths = widths
             network = self._build(x.shape[1], widths, prior, weight.sum())
             endless = self._config(len(x), steps=2**30, warm_up=PARTIAL_WARM_UP)
             self._run = Run.create(network, endless)
@@ -330,7 +366,8 @@ class NetworkEstimator(BaseEstimator):
             history = history.extended(np.array([int(state.step)]), terms)
         history.skipped = int(state.skipped)
         self._run = Run(state, run.schedule, history)
-        self._store(self._run, data, x, y)
+        self._keep_check_rows(x, y)
+        self._store(self._run, int(data.batches))
         return self
 
     # -- checks and settings ------------------------------------------------------
@@ -513,16 +550,13 @@ class NetworkEstimator(BaseEstimator):
             "n_iter": self.n_iter_,
             "rows": float(self._rows_seen),
             "widths": self.network_.widths,
+            "built_widths": self._built_widths,
             "compaction": {
                 "moved": compacted.moved,
                 "log_density_change": compacted.log_density_change,
                 "done": hasattr(self, "compaction_"),
             },
-            "history": {
-                field.name: getattr(history, field.name)
-                for field in dataclasses.fields(history)
-                if field.name not in ("step", "terms")
-            },
+            "history": history.summary(),
         }
         arrays = persist.flatten(self.network_, "network")
         arrays |= persist.flatten(compacted.network, "compact")
@@ -551,6 +585,7 @@ class NetworkEstimator(BaseEstimator):
             model.feature_names_in_ = np.asarray(header["feature_names_in"], object)
         model.n_iter_ = header["n_iter"]
         model._rows_seen = header["rows"]
+        model._built_widths = tuple(header["built_widths"])
         model._x_standard = Standardiser(arrays["x.mean"], arrays["x.scale"])
         model._own_from_file(header, arrays)
         layers = range(len(header["widths"]))
@@ -563,10 +598,10 @@ class NetworkEstimator(BaseEstimator):
         if done:
             model.compaction_ = model._compaction
         names = model.network_.term_names()
-        model.history_ = History(
+        model.history_ = History.restored(
             arrays["history.step"],
             {name: arrays[f"history.terms.{name}"] for name in names},
-            **header["history"] | {"status": Status(header["history"]["status"])},
+            header["history"],
         )
         model._node_report = Nodes(
             tuple(arrays[f"nodes[{layer}].shares"] for layer in layers)

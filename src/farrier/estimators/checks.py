@@ -1,6 +1,7 @@
 """Checks at the boundary: what was needed, what came, what to do."""
 
 import math
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -103,5 +104,8 @@ def checked_count(name: str, value: Unchecked, *, least: int) -> int:
 
 
 def warn(text: str) -> None:
-    """A warning that points to the line that called `fit`."""
-    warnings.warn(text, TrainingWarning, stacklevel=6)
+    """A warning that points to the line outside farrier that asked for the work."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back and frame.f_globals["__name__"].split(".")[0] == "farrier":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, TrainingWarning, stacklevel=level)

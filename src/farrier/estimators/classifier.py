@@ -50,6 +50,7 @@ class HorseshoeClassifier(ClassifierMixin, NetworkEstimator):
         max_iter="auto",
         early_stopping=True,
         tol=1e-3,
+        shrink=True,
         n_draws=200,
         warm_start=False,
         random_state=None,
@@ -68,6 +69,7 @@ class HorseshoeClassifier(ClassifierMixin, NetworkEstimator):
             max_iter=max_iter,
             early_stopping=early_stopping,
             tol=tol,
+            shrink=shrink,
             n_draws=n_draws,
             warm_start=warm_start,
             random_state=random_state,
@@ -84,18 +86,22 @@ class HorseshoeClassifier(ClassifierMixin, NetworkEstimator):
         checkpoint: str | Path | None = None,
     ) -> Self:
         """Fit the network; see `HorseshoeRegressor.fit`."""
-        with all_or_nothing(self):
-            X, y = self._checked_xy(X, y, reset=not self._goes_on)
-            weight = self._checked_weight(sample_weight, y)
-            if not self._goes_on:
-                self.classes_ = np.unique(y)
-            used = np.unique(y[weight > 0]).tolist()
-            if len(used) < 2:
-                raise ValueError(
-                    f"`y` holds one class only ({used[0]!r}) where the weights are not "
-                    "0. A classifier needs rows of at least two classes."
-                )
-            return self._fit(X, self._codes(y), weight, checkpoint)
+        return self._fit(X, y, sample_weight, checkpoint)
+
+    def _prepare(
+        self, X: Unchecked, y: Unchecked, sample_weight: Unchecked
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        X, y = self._checked_xy(X, y, reset=not self._goes_on)
+        weight = self._checked_weight(sample_weight, y)
+        if not self._goes_on:
+            self.classes_ = np.unique(y)
+        used = np.unique(y[weight > 0]).tolist()
+        if len(used) < 2:
+            raise ValueError(
+                f"`y` holds one class only ({used[0]!r}) where the weights are not "
+                "0. A classifier needs rows of at least two classes."
+            )
+        return X, self._codes(y), weight
 
     def partial_fit(
         self,

@@ -60,6 +60,9 @@ class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
         Stop when the bound has surely little left to gain (`tol`).
     tol
         That little, in nats a row.
+    shrink
+        Let nodes that are off for good leave the network while it is trained, where
+        that saves time; `history_.removed` says which and when.
     n_draws
         Posterior draws of which a prediction is the mixture.
     warm_start
@@ -121,10 +124,13 @@ class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
             and was made by the same fit, the training goes on from it and ends with
             the same bits as one that was never stopped.
         """
-        with all_or_nothing(self):
-            X, y = self._checked_xy(X, y, reset=not self._goes_on)
-            weight = checked_weight(sample_weight, len(X))
-            return self._fit(X, y, weight, checkpoint)
+        return self._fit(X, y, sample_weight, checkpoint)
+
+    def _prepare(
+        self, X: Unchecked, y: Unchecked, sample_weight: Unchecked
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        X, y = self._checked_xy(X, y, reset=not self._goes_on)
+        return X, y, checked_weight(sample_weight, len(X))
 
     def partial_fit(
         self,

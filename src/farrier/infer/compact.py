@@ -36,7 +36,6 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from ..core.families import Normal
-from ..core.special import softplus_inverse
 from ..core.weights import FactorisedWeights
 from ..model.layers import Layer
 from ..model.likelihoods import GaussianLikelihood
@@ -137,10 +136,16 @@ def _output_view(
     A softmax does not see what is added to all classes alike.
     """
     if isinstance(network.likelihood, GaussianLikelihood):
-        return kernel, 1 / network.likelihood.gamma.mean()
-    centred = kernel - kernel.mean(1, keepdims=True)
-    classes = kernel.shape[1]
-    return centred, jnp.full(classes, (1 - 1 / classes) * GUMBEL_VARIANCE)
+        return kernel, target_noise(network)
+    return kernel - kernel.mean(1, keepdims=True), target_noise(network)
+
+
+def target_noise(network: Network) -> Float[Array, " d_out"]:
+    """The variance that the target has by itself, in the units of each output."""
+    if isinstance(network.likelihood, GaussianLikelihood):
+        return 1 / network.likelihood.gamma.mean()
+    classes = network.likelihood.d_out
+    return jnp.full(classes, (1 - 1 / classes) * GUMBEL_VARIANCE)
 
 
 class Activations(eqx.Module):
@@ -177,7 +182,7 @@ def silence(
         _fold_inputs(layer, kept, moments)
         for layer, kept, moments in zip(layers[1:], keep, hidden, strict=True)
     ]
-    return _with_layers(network, [layers[0], *folded])
+    return with_layers(network, [layers[0], *folded])
 
 
 def _fold_inputs(layer: Layer, kept: np.ndarray, moments: Activations) -> Layer:
@@ -192,13 +197,11 @@ def _fold_inputs(layer: Layer, kept: np.ndarray, moments: Activations) -> Layer:
     # The difference may round to less than 0 where a node is constant.
     spread = jnp.where(gone, jnp.maximum(spread, 0), 0)
     variance = bias.scale**2 + square @ kernel.scale**2 + spread @ kernel.loc**2
-    bias = Normal(
-        bias.loc + constant @ kernel.loc, softplus_inverse(jnp.sqrt(variance))
-    )
+    bias = Normal(bias.loc + constant @ kernel.loc, 0.5 * jnp.log(variance))
     loc = kernel.loc + slopes @ kernel.loc
     zero = gone[:, None]
     kernel = Normal(
-        jnp.where(zero, 0, loc), jnp.where(zero, -jnp.inf, kernel.raw_scale)
+        jnp.where(zero, 0, loc), jnp.where(zero, -jnp.inf, kernel.log_scale)
     )
     return eqx.tree_at(
         lambda layer: layer.weights, layer, FactorisedWeights(kernel, bias)
@@ -225,17 +228,17 @@ def _project(mean: Array, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def drop(network: Network, keep: tuple[np.ndarray, ...]) -> Network:
-    """The network without the nodes that are not kept."""
+    """The network, or a tree of its form, without the nodes that are not kept."""
     layers = [*network.layers, network.output]
     for index, kept in enumerate(keep):
         layers[index] = _drop_nodes(layers[index], kept)
         layers[index + 1] = _drop_inputs(layers[index + 1], kept)
-    return _with_layers(network, layers)
+    return with_layers(network, layers)
 
 
 def _drop_nodes(layer: Layer, kept: np.ndarray) -> Layer:
     def pick(leaf: Any) -> Any:
-        return leaf[..., kept] if eqx.is_array(leaf) else leaf
+        return leaf[..., kept] if eqx.is_array_like(leaf) and np.ndim(leaf) else leaf
 
     scales = {
         name: jax.tree.map(pick, scale) if scale.q.loc.ndim else scale
@@ -243,21 +246,27 @@ def _drop_nodes(layer: Layer, kept: np.ndarray) -> Layer:
     }
     new = (jax.tree.map(pick, layer.weights), scales, pick(layer.nodes))
     return eqx.tree_at(
-        lambda layer: (layer.weights, layer.scales, layer.nodes), layer, new
+        lambda layer: (layer.weights, layer.scales, layer.nodes),
+        layer,
+        new,
+        is_leaf=lambda leaf: leaf is None,
     )
 
 
 def _drop_inputs(layer: Layer, kept: np.ndarray) -> Layer:
     assert isinstance(layer.weights, FactorisedWeights)
     kernel = jax.tree.map(lambda leaf: leaf[kept], layer.weights.kernel)
+    inputs = jax.tree.map(lambda leaf: leaf[kept], layer.inputs)
     return eqx.tree_at(
         lambda layer: (layer.weights.kernel, layer.inputs),
         layer,
-        (kernel, layer.inputs[kept]),
+        (kernel, inputs),
+        is_leaf=lambda leaf: leaf is None,
     )
 
 
-def _with_layers(network: Network, layers: list[Layer]) -> Network:
+def with_layers(network: Network, layers: list[Layer]) -> Network:
+    """The network with other layers, the output last."""
     new = (tuple(layers[:-1]), layers[-1])
     return eqx.tree_at(lambda n: (n.layers, n.output), network, new)
 

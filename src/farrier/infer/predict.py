@@ -25,7 +25,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from scipy import stats
 
-from ..core.random import row_normals
+from ..core.random import normals
 from ..model.likelihoods import GaussianLikelihood
 from ..model.network import Network
 
@@ -113,8 +113,8 @@ def mixture(
         last = (x, *hidden)[-1]
         # Row 0 for all: one draw of the scale, shared by all rows.
         same = jnp.zeros(len(x), int)
-        f = network.output.conditional(last, same, key=key_output)
-        return f.mean, f.variance
+        f = network.output.conditional(last.T, same, key=key_output)
+        return f.mean.T, f.variance.T
 
     loc, variance = _over_draws(one, len(noise_sd), key=key)
     return Mixture(loc, variance, noise_sd)
@@ -192,7 +192,7 @@ def sampled_targets(
     key_weights, key_noise = jr.split(key)
     f = outputs(network, x, len(noise_sd), key=key_weights)
     targets = jnp.arange(f.shape[2])
-    noise = jax.vmap(lambda k: row_normals(rows, targets, key=k)[0])(
+    noise = jax.vmap(lambda k: normals(rows, targets, key=k)[0])(
         jr.split(key_noise, len(f))
     )
     return jnp.moveaxis(f + noise_sd[:, None] * noise, 0, -1)

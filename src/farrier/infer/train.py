@@ -8,8 +8,8 @@ import enum
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self, TypeVar
 
 import equinox as eqx
 import jax
@@ -20,11 +20,14 @@ import optax
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from ..core.random import fold_in
 from ..model.network import Network
 
 RECORDS_PER_CHUNK = 10
 CHUNKS = 40
 PLATEAU_RECORDS = 40  # a tenth of the budget
+# XLA's own choice is 256 bits; where a processor has no wider ones, nothing changes.
+COMPILER_OPTIONS = {"xla_cpu_prefer_vector_width": 512}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +79,9 @@ class TrainConfig:
             raise ValueError(
                 f"`tolerance` must not be negative, got {self.tolerance!r}."
             )
+
+
+Function = TypeVar("Function", bound=Callable)
 
 
 class Data(eqx.Module):
@@ -206,11 +212,21 @@ class Status(enum.StrEnum):
     NOT_FINITE = "not finite"
 
 
+@dataclass(frozen=True)
+class Removal:
+    """Nodes of one hidden layer that left the network while it was trained."""
+
+    step: int
+    layer: int  # 1 is the first
+    nodes: tuple[int, ...]  # the numbers that they had at the start
+
+
 @dataclass
 class History:
     """The bound and its terms over the steps, in nats over the whole data set.
 
-    Each entry is the mean over the steps since the entry before it.
+    Each entry is the mean over the steps since the entry before it. Where nodes have
+    left, the bound is that of the network without them.
     """
 
     step: np.ndarray
@@ -220,6 +236,7 @@ class History:
     bad_step: int = -1
     bad_term: str = ""
     seconds: float = 0.0
+    removed: tuple[Removal, ...] = ()
 
     @property
     def log_likelihood(self) -> np.ndarray:
@@ -236,6 +253,23 @@ class History:
         """The exact bound, with every divergence at weight 1."""
         return self.log_likelihood - sum(self.kl.values())
 
+    def summary(self) -> dict[str, Any]:
+        """All but the records, as plain values."""
+        return {k: v for k, v in asdict(self).items() if k not in ("step", "terms")}
+
+    @classmethod
+    def restored(
+        cls, step: np.ndarray, terms: dict[str, np.ndarray], summary: dict[str, Any]
+    ) -> Self:
+        """The history of which these are the records and the summary."""
+        removed = [
+            Removal(r["step"], r["layer"], tuple(r["nodes"]))
+            for r in summary["removed"]
+        ]
+        status = Status(summary["status"])
+        summary = summary | {"status": status, "removed": tuple(removed)}
+        return cls(step, terms, **summary)
+
     def extended(self, step: np.ndarray, terms: dict[str, np.ndarray]) -> "History":
         """The history with the records of one more chunk."""
         joined = {n: np.concatenate([self.terms[n], terms[n]]) for n in self.terms}
@@ -247,8 +281,7 @@ def adam() -> optax.GradientTransformation:
     return optax.scale_by_adam()
 
 
-@eqx.filter_jit
-def run_chunk(
+def chunk(
     state: TrainState,
     data: Data,
     schedule: Schedule,
@@ -285,6 +318,15 @@ def run_chunk(
     return eqx.combine(arrays, static), means
 
 
+def compiled(function: Function) -> Function:
+    """The function, compiled for training."""
+    jit: Any = eqx.filter_jit
+    return jit(function, compiler_options=COMPILER_OPTIONS)
+
+
+run_chunk = compiled(chunk)
+
+
 def _step(
     state: TrainState,
     data: Data,
@@ -303,7 +345,7 @@ def _step(
 
     def loss(params):
         network = eqx.combine(params, fixed)
-        bound = network.bound(x, y, weight, key=jr.fold_in(key, state.step))
+        bound = network.bound(x, y, weight, key=fold_in(key, state.step))
         rows = data.rows.astype(weight.dtype)
         kl_weight = schedule.kl_weight_at(state.step)
         terms = bound.terms()
@@ -416,45 +458,60 @@ class Run:
         return cls(TrainState.create(network), schedule, history)
 
 
-def train(
-    run: Run,
-    data: Data,
-    config: TrainConfig,
-    *,
-    key: PRNGKeyArray,
-    after_chunk: Callable[[Run], None] = lambda run: None,
-) -> Run:
+@dataclass
+class Job:
+    """A run and all that it is trained with."""
+
+    run: Run
+    data: Data
+    config: TrainConfig
+    key: PRNGKeyArray
+    shrink: Callable[["Job", Run], Run] | None = None  # called between chunks
+
+    @property
+    def steps_per_record(self) -> int:
+        """Steps over which one record of the history is a mean."""
+        return max(1, self.config.steps // (CHUNKS * RECORDS_PER_CHUNK))
+
+
+def train(job: Job, after_chunk: Callable[[Run], None] = lambda run: None) -> Run:
     """Go on with a run until it ends; `run.history.status` says how.
 
     `Ctrl-C` ends it with what was learned up to the last whole chunk. `after_chunk` is
     called between chunks, to show progress or to write a checkpoint.
     """
-    length = max(1, config.steps // (CHUNKS * RECORDS_PER_CHUNK))
+    run = job.run
     try:
         while run.history.status is Status.RUNNING:
-            run = _advance(run, data, config, length, key=key)
+            began = time.monotonic()
+            state, means = run_chunk(
+                run.state,
+                job.data,
+                run.schedule,
+                job.steps_per_record,
+                RECORDS_PER_CHUNK,
+                key=job.key,
+            )
+            run = advanced(job, run, state, np.asarray(means, float))
+            if job.shrink is not None and run.history.status is Status.RUNNING:
+                run = job.shrink(job, run)
+            run.history.seconds += time.monotonic() - began
             after_chunk(run)
     except KeyboardInterrupt:
         run.history.status = Status.INTERRUPTED
     return run
 
 
-def _advance(
-    run: Run, data: Data, config: TrainConfig, length: int, *, key: PRNGKeyArray
-) -> Run:
-    """One more chunk, and the decision whether it was the last."""
-    began = time.monotonic()
+def advanced(job: Job, run: Run, state: TrainState, means: np.ndarray) -> Run:
+    """The run after one more chunk, with the decision whether it was the last."""
+    config, length = job.config, job.steps_per_record
     before, end = int(run.state.step), int(run.schedule.end)
-    state, means = run_chunk(
-        run.state, data, run.schedule, length, RECORDS_PER_CHUNK, key=key
-    )
     now = int(state.step)
     steps = before + length * np.arange(1, RECORDS_PER_CHUNK + 1)
     used = steps < end + length  # records that lie past the budget are empty
     names = list(run.history.terms)
-    terms = dict(zip(names, np.asarray(means, float)[used].T, strict=True))
+    terms = dict(zip(names, means[used].T, strict=True))
     history = run.history.extended(np.minimum(steps[used], end), terms)
-    history.seconds += time.monotonic() - began
     history.skipped = int(state.skipped)
     if history.skipped:
         history.bad_step = int(state.bad_step)
@@ -468,6 +525,6 @@ def _advance(
     elif not cooling and config.tolerance > 0:
         gain = gain_left(history, int(schedule.warm_up), end)
         shortest = now + max(length * RECORDS_PER_CHUNK, config.steps // 10)
-        if gain < config.tolerance * int(data.rows) and shortest < end:
+        if gain < config.tolerance * int(job.data.rows) and shortest < end:
             schedule = schedule.cooled(now, shortest)
     return Run(state, schedule, history)

@@ -6,6 +6,9 @@
 Scales and noise are drawn fresh for each row. Each data term of the bound depends only
 on the marginal of q, so this is exact; one draw for a whole batch has the same mean and
 a far larger variance.
+
+Inside a network the rows of the table are the last axis: whatever the width, loops over
+a batch are long and contiguous, and what is shared by a batch is one number.
 """
 
 import math
@@ -18,7 +21,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..core.families import Conditional
 from ..core.priors import AbstractPrior
-from ..core.random import row_normals
+from ..core.random import fold_in, normals
 from ..core.scales import Scale
 from ..core.weights import (
     PARAMETRISATIONS,
@@ -56,7 +59,7 @@ class Layer(eqx.Module):
 
     def conditional(
         self,
-        x: Float[Array, "batch d_in"],
+        x: Float[Array, "d_in batch"],
         rows: Int[Array, " batch"],
         *,
         key: PRNGKeyArray,
@@ -65,27 +68,26 @@ class Layer(eqx.Module):
         mean, variance = self.weights.moments(x)
         log_scale, noise = self._draw_scales(rows, key=key)
         factor = self.parametrisation.multiplier(log_scale)
-        return Conditional(factor * mean, factor**2 * variance, noise)
+        return Conditional(factor, mean, variance, noise)
 
     def _draw_scales(
         self, rows: Int[Array, " batch"], *, key: PRNGKeyArray
-    ) -> tuple[Float[Array, "#batch #nodes"], Float[Array, "batch nodes"]]:
+    ) -> tuple[Float[Array, "#nodes batch"], Float[Array, "nodes batch"]]:
         """Sum of the log scales, and standard normal noise of the layer's width.
 
-        `row_normals` makes two arrays at a time: where a scale uses one of the width
-        of the layer, the other is the noise.
+        `normals` makes two arrays at a time: where a scale uses one of the width of
+        the layer, the other is the noise.
         """
-        keys = jr.split(key, len(self.scales) + 1)
-        log_scale = jnp.zeros((1, 1))
+        log_scale = jnp.zeros((1, len(rows)))
         noise = None
-        for scale, key_scale in zip(self.scales.values(), keys[1:], strict=True):
+        for number, scale in enumerate(self.scales.values(), start=1):
             own = scale.q.loc.ndim > 0  # one for each node, or one for the layer
-            columns = self.nodes if own else jnp.zeros(1, int)
-            first, second = row_normals(rows, columns, key=key_scale)
+            nodes = self.nodes if own else jnp.zeros(1, int)
+            first, second = normals(nodes, rows, key=fold_in(key, number))
             log_scale = log_scale + scale.q.log_at(first)
             noise = second if own else noise
         if noise is None:
-            noise, _ = row_normals(rows, self.nodes, key=keys[0])
+            noise, _ = normals(self.nodes, rows, key=fold_in(key, 0))
         return log_scale, noise
 
     def kl(self) -> dict[str, Float[Array, ""]]:
@@ -101,15 +103,21 @@ class Layer(eqx.Module):
         kernel, bias = self.weights.sample(self.inputs, self.nodes, key=key_weights)
         log_scale, _ = self._draw_scales(jnp.zeros(1, int), key=key_scales)
         factor = self.parametrisation.multiplier(log_scale)
-        return factor * kernel, factor[0] * bias
+        return factor.T * kernel, factor[:, 0] * bias
 
     def expected_norms(self) -> Float[Array, " nodes"]:
         """Norm of the expected weights into each node, bias included (M3)."""
+        return self._expected_factor() * self.weights.expected_norms()
+
+    def expected_weights(self) -> Float[Array, "d_in nodes"]:
+        """E[w_ik], scales multiplied in, biases left out (M3)."""
+        return self._expected_factor()[None] * self.weights.expected()
+
+    def _expected_factor(self) -> Float[Array, " nodes"]:
         log_scale = jnp.zeros(self.weights.nodes)
         for scale in self.scales.values():
             log_scale = log_scale + jnp.log(scale.q.moment(1))
-        factor = self.parametrisation.multiplier(log_scale)
-        return factor * self.weights.expected_norms()
+        return self.parametrisation.multiplier(log_scale)
 
     def updated(self) -> Self:
         """The layer with all auxiliary variables at their optimum (M4)."""

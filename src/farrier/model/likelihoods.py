@@ -60,10 +60,10 @@ class GaussianLikelihood(AbstractLikelihood):
 
         1/2 (E[ln gamma] - ln 2 pi) - 1/2 E[gamma] ((y - E f)^2 + Var f)
         """
-        squared_error = (y - f.mean) ** 2 + f.variance
+        squared_error = (y.T - f.mean) ** 2 + f.variance
         log_gamma, gamma = self.gamma.expected_log(), self.gamma.mean()
         log_normaliser = 0.5 * (log_gamma - math.log(2 * math.pi))
-        return (log_normaliser[None] - 0.5 * gamma[None] * squared_error).sum(1)
+        return log_normaliser.sum() - 0.5 * gamma @ squared_error
 
     def kl(self) -> dict[str, Float[Array, ""]]:
         """KL of the precisions from their Gamma prior (F7)."""
@@ -95,8 +95,8 @@ class CategoricalLikelihood(AbstractLikelihood):
         self, y: Float[Array, "batch targets"] | Int[Array, " batch"], f: Conditional
     ) -> Float[Array, " batch"]:
         """One draw of ln softmax(f)_y for each row, unbiased (L2)."""
-        log_probability = jax.nn.log_softmax(f.draw())
-        return jnp.take_along_axis(log_probability, y[:, None], axis=1)[:, 0]
+        log_probability = jax.nn.log_softmax(f.draw(), axis=0)
+        return jnp.take_along_axis(log_probability, y[None], axis=0)[0]
 
     def kl(self) -> dict[str, Float[Array, ""]]:
         """None: it has no unknowns of its own."""

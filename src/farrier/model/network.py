@@ -13,7 +13,9 @@ import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..core.bound import Bound
+from ..core.families import Conditional
 from ..core.priors import AbstractPrior, Gaussian
+from ..core.random import fold_in
 from .layers import Layer
 from .likelihoods import AbstractLikelihood
 
@@ -101,14 +103,22 @@ class Network(eqx.Module):
         weight
             How many rows of the data set each row of the batch stands for.
         """
-        *keys, key_output = jr.split(key, len(self.layers) + 1)
-        rows = jnp.arange(len(x))
-        for layer, key_layer in zip(self.layers, keys, strict=True):
-            u = layer.conditional(x, rows, key=key_layer).draw()
-            x = ACTIVATIONS[self.activation](u)
-        f = self.output.conditional(x, rows, key=key_output)
+        *_, f = self.conditionals(x, key=key)
         log_likelihood = weight @ self.likelihood.expected_log_density(y, f)
         return Bound(log_likelihood, self.kl())
+
+    def conditionals(
+        self, x: Float[Array, "batch d_in"], *, key: PRNGKeyArray
+    ) -> list[Conditional]:
+        """The law of each layer's pre-activations given a draw of those before it."""
+        rows = jnp.arange(len(x))
+        laws = []
+        a = x.T
+        for number, layer in enumerate((*self.layers, self.output)):
+            if laws:
+                a = ACTIVATIONS[self.activation](laws[-1].draw())
+            laws.append(layer.conditional(a, rows, key=fold_in(key, number)))
+        return laws
 
     def kl(self) -> dict[str, Float[Array, ""]]:
         """Every divergence by name: `layer_1/beta`, ..., `noise/gamma`."""

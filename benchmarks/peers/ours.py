@@ -1,0 +1,36 @@
+"""A whole fit by farrier with its default settings, as the peers are asked for it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from protocol import sample_crps, score_fit
+
+from farrier import HorseshoeRegressor
+
+DRAWS = 4_000  # for the CRPS
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The predictive mixture of a fitted estimator for the test rows."""
+
+    model: HorseshoeRegressor
+    x: np.ndarray
+    point: np.ndarray
+
+    def log_density(self, y: np.ndarray) -> np.ndarray:
+        """Log density of each row, in nats."""
+        return self.model.log_density(self.x, y)
+
+    def crps(self, y: np.ndarray) -> np.ndarray:
+        """Continuous ranked probability score of each row, from draws."""
+        return sample_crps(self.model.sample_y(self.x, n_samples=DRAWS).T, y)
+
+
+def fit(x_train: np.ndarray, y_train: np.ndarray, x_test: np.ndarray) -> Fitted:
+    """The default fit."""
+    model = HorseshoeRegressor(random_state=0).fit(x_train, y_train)
+    return Fitted(model, x_test, model.predict(x_test))
+
+
+score_fit(fit, packages=("farrier", "jax", "numpy"), note="its defaults")

@@ -1,0 +1,133 @@
+"""Many fits as one piece of work: splits, seeds, settings."""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import TypeVar
+
+import numpy as np
+from sklearn.base import clone
+
+from ..console import progress
+from ..infer.many import train_many
+from ..infer.train import Run, Status
+from .base import NetworkEstimator
+from .checks import Unchecked
+
+Estimator = TypeVar("Estimator", bound=NetworkEstimator)
+
+
+def fit_many(
+    models: Estimator | Sequence[Estimator],
+    X: Unchecked,
+    y: Unchecked,
+    sample_weight: Unchecked = None,
+    *,
+    rows: Sequence[np.ndarray] | None = None,
+    after_fit: Callable[[int, Estimator], None] = lambda index, model: None,
+    verbose: int = 0,
+) -> list[Estimator]:
+    """Fit many estimators at once: on all cores, and small ones in one program.
+
+    Each ends as its own `fit` would; small ones up to the rounding of sums.
+
+    Parameters
+    ----------
+    models
+        Estimators, which are fitted in place; or one, of which a copy is fitted to
+        each entry of `rows`.
+    X, y, sample_weight
+        The table that all of them see.
+    rows
+        For each model the numbers of the rows that it is fitted to; by default all.
+    after_fit
+        Called with the number of each model as soon as it is fitted, in the order in
+        which they end.
+    verbose
+        1 shows progress.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from farrier import HorseshoeRegressor, fit_many
+    >>> X = np.linspace(-1, 1, 60)[:, None]
+    >>> y = np.abs(X[:, 0])
+    >>> halves = [np.arange(0, 60, 2), np.arange(1, 60, 2)]
+    >>> models = fit_many(HorseshoeRegressor((20,), random_state=0), X, y, rows=halves)
+    """
+    models = _checked_models(models, rows)
+    before = [vars(model).copy() for model in models]
+    ended: set[int] = set()
+    try:
+        jobs = []
+        for index, model in enumerate(models):
+            part = (X, y, sample_weight)
+            if rows is not None:
+                part = tuple(_take(values, rows[index]) for values in part)
+            try:
+                jobs.append(model._job(*model._prepare(*part)))
+            except ValueError as error:
+                error.add_note(f"This is about model {index} of `fit_many`.")
+                raise
+        with ExitStack() as stack:
+            after_chunk = lambda index, run: None
+            if verbose:
+                budgets = [job.config.steps for job in jobs]
+                title = f"{len(jobs)} fits"
+                show = stack.enter_context(progress(title, sum(budgets)))
+                after_chunk = _steps_shown(show, budgets)
+            for index, run in train_many(jobs, after_chunk):
+                models[index]._finish(jobs[index], run)
+                ended.add(index)
+                after_fit(index, models[index])
+    except BaseException:  # what is fitted stays; the others are as they were
+        for index in set(range(len(models))) - ended:
+            vars(models[index]).clear()
+            vars(models[index]).update(before[index])
+        raise
+    return models
+
+
+def _checked_models(
+    models: Estimator | Sequence[Estimator], rows: Sequence[np.ndarray] | None
+) -> list[Estimator]:
+    if isinstance(models, NetworkEstimator):
+        models = [models] if rows is None else [clone(models) for _ in rows]
+    models = list(models)
+    for index, model in enumerate(models):
+        if not isinstance(model, NetworkEstimator):
+            raise TypeError(
+                f"`models` must hold farrier's estimators; number {index} is a "
+                f"{type(model).__name__}."
+            )
+    if len({id(model) for model in models}) < len(models):
+        raise ValueError(
+            "`models` holds one object twice; give each fit an estimator of its own, "
+            "for example by scikit-learn's `clone`."
+        )
+    if rows is not None and len(rows) != len(models):
+        raise ValueError(
+            f"`rows` must have one entry for each of the {len(models)} models, got "
+            f"{len(rows)}."
+        )
+    return models
+
+
+def _take(values: Unchecked, rows: np.ndarray) -> Unchecked:
+    if values is None:
+        return None
+    return values.iloc[rows] if hasattr(values, "iloc") else np.asarray(values)[rows]
+
+
+def _steps_shown(
+    show: Callable[[int, str], None], budgets: list[int]
+) -> Callable[[int, Run], None]:
+    """Progress over all fits; one that ends early has done all its steps."""
+    done = [0] * len(budgets)
+
+    def after_chunk(index: int, run: Run) -> None:
+        ended = run.history.status is not Status.RUNNING
+        done[index] = budgets[index] if ended else int(run.state.step)
+        over = sum(d == b for d, b in zip(done, budgets, strict=True))
+        show(sum(done), f"{over} ended")
+
+    return after_chunk

@@ -1,0 +1,172 @@
+"""Many training runs as one piece of work.
+
+Runs of one shape that are small go together: one program trains a group of them side by
+side (vmap), as many as fill a cache. Groups, and runs that fill it alone, go to as many
+threads as there are cores. A run on its own has the bits of `train`; in a group, sums
+are rounded in another order.
+"""
+
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from .train import (
+    RECORDS_PER_CHUNK,
+    Data,
+    Job,
+    Run,
+    Schedule,
+    Status,
+    TrainState,
+    advanced,
+    chunk,
+    compiled,
+    train,
+)
+
+GROUP_SIZE = 2**14  # activations of one step of a group: a few such arrays fit a cache
+
+
+@compiled
+def run_chunks(
+    states: TrainState, data: Data, schedules: Schedule, keys: PRNGKeyArray, length: int
+) -> tuple[TrainState, Float[Array, "runs records terms"]]:
+    """`chunk` for runs of one form, stacked, with `length` steps in each record."""
+
+    def one(
+        state: TrainState, data: Data, schedule: Schedule, key: PRNGKeyArray
+    ) -> tuple[TrainState, Float[Array, "records terms"]]:
+        return chunk(state, data, schedule, length, RECORDS_PER_CHUNK, key=key)
+
+    return eqx.filter_vmap(one)(states, data, schedules, keys)
+
+
+def train_many(
+    jobs: Sequence[Job], after_chunk: Callable[[int, Run], None] = lambda i, run: None
+) -> Iterator[tuple[int, Run]]:
+    """Train all; yields the number of each job and its run when it has ended.
+
+    `after_chunk` is called with the number of a job and its run, one call at a time.
+    `Ctrl-C` ends all with what was learned up to their last whole chunks.
+    """
+    stop, lock = threading.Event(), threading.Lock()
+
+    def watch(index: int, run: Run) -> None:
+        with lock:
+            after_chunk(index, run)
+        if stop.is_set():
+            raise KeyboardInterrupt
+
+    double = jnp.result_type(float) == jnp.float64  # a thread starts with the default
+
+    def work(members: list[int]) -> list[Run]:
+        with jax.enable_x64(double):
+            if len(members) == 1:
+                (index,) = members
+                return [train(jobs[index], lambda run: watch(index, run))]
+            return _train_group([jobs[i] for i in members], members, watch)
+
+    with ThreadPoolExecutor(_cores()) as pool:
+        waiting = {pool.submit(work, members): members for members in _groups(jobs)}
+        while waiting:
+            try:
+                ended, _ = wait(waiting, return_when=FIRST_COMPLETED)
+            except KeyboardInterrupt:
+                stop.set()
+                continue
+            for future in ended:
+                yield from zip(waiting.pop(future), _result(future, stop), strict=True)
+
+
+def _result(future: Future[list[Run]], stop: threading.Event) -> list[Run]:
+    """Runs of one piece of work; if it failed, the others are told to end."""
+    if future.exception() is not None:
+        stop.set()
+    return future.result()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+
+
+def _groups(jobs: Sequence[Job]) -> list[list[int]]:
+    """Numbers of the jobs that go together."""
+    alike: dict[Hashable, list[int]] = defaultdict(list)
+    for index, job in enumerate(jobs):
+        alike[_form(job)].append(index)
+    groups = []
+    for members in alike.values():
+        first = jobs[members[0]]
+        widest = max(first.run.state.network.widths)
+        size = max(1, GROUP_SIZE // (first.data.batch_size * widest))
+        # Not so large that a core has nothing to do.
+        size = min(size, -(-len(members) // _cores()))
+        groups += [members[i : i + size] for i in range(0, len(members), size)]
+    return groups
+
+
+def _form(job: Job) -> Hashable:
+    """What two jobs must share to be trained by one program."""
+    tree = (job.run.state, job.data, job.run.schedule, job.steps_per_record)
+    leaves, structure = jax.tree.flatten(tree)
+    shapes = [(v.shape, v.dtype) if eqx.is_array(v) else v for v in leaves]
+    return structure, tuple(shapes)
+
+
+def _train_group(
+    jobs: list[Job], numbers: list[int], watch: Callable[[int, Run], None]
+) -> list[Run]:
+    """Runs of one form, side by side; those that have ended stand still."""
+    runs = [job.run for job in jobs]
+    states = _stacked([run.state for run in runs])
+    data, keys = _stacked([job.data for job in jobs]), _stacked([j.key for j in jobs])
+    length = jobs[0].steps_per_record
+    try:
+        while any(run.history.status is Status.RUNNING for run in runs):
+            schedules = _stacked([run.schedule for run in runs])
+            states, means = run_chunks(states, data, schedules, keys, length)
+            parts, means = _unstacked(states, len(jobs)), np.asarray(means, float)
+            for i, run in enumerate(runs):
+                if run.history.status is Status.RUNNING:
+                    runs[i] = advanced(jobs[i], run, parts[i], means[i])
+                    watch(numbers[i], runs[i])
+    except KeyboardInterrupt:
+        for run in runs:
+            if run.history.status is Status.RUNNING:
+                run.history.status = Status.INTERRUPTED
+    return [replace(run, state=_on_device(run.state)) for run in runs]
+
+
+def _stacked(trees: list[PyTree]) -> PyTree:
+    def stack(first: Any, *others: Any) -> Any:
+        return jnp.stack([first, *others]) if eqx.is_array(first) else first
+
+    return jax.tree.map(stack, *trees)
+
+
+def _unstacked(tree: PyTree, count: int) -> list[PyTree]:
+    """Parts of a stacked tree, as views into host memory."""
+    leaves, structure = jax.tree.flatten(tree)
+    host = [np.asarray(leaf) if eqx.is_array(leaf) else leaf for leaf in leaves]
+
+    def part(i: int) -> list:
+        return [leaf[i] if isinstance(leaf, np.ndarray) else leaf for leaf in host]
+
+    return [jax.tree.unflatten(structure, part(i)) for i in range(count)]
+
+
+def _on_device(tree: PyTree) -> PyTree:
+    def put(leaf: Any) -> Any:
+        return jnp.asarray(leaf) if isinstance(leaf, np.ndarray | np.generic) else leaf
+
+    return jax.tree.map(put, tree)

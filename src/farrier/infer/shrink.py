@@ -1,0 +1,141 @@
+"""Compaction while training: nodes that are off for good leave the network.
+
+Between two chunks of steps, over a few rows with a fresh draw for each row, the share
+that node k has by its expected weights in the variance of what it feeds:
+
+    c_kj = var_rows(a_k) E[w_kj]^2 / (var_rows(u_j) + noise_j)                      (S2)
+
+with j as in (S1). What a node says beyond that is noise. The nodes with the smallest
+shares leave, as many as have together at most 1 % of the variance of each j. Their mean
+goes into the bias, their part of the optimiser's state goes with them, and the training
+goes on: it can make up for what little they said.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from ..core.random import fold_in
+from ..core.weights import FactorisedWeights
+from ..model.layers import Layer
+from ..model.network import ACTIVATIONS, Network
+from .compact import drop, target_noise, with_layers
+from .train import Job, Removal, Run, TrainState, round_up
+
+TOGETHER = 0.01  # most of a variance that the nodes that leave may have had
+BEGIN = 0.1  # share of the budget in which all stay: nothing is learned yet
+ROWS = 512  # from which shares are worked out
+PRODUCTS = 6  # of matrices, for each layer in a step: mean, variance, their gradients
+# Multiplications that must be saved: twice what it takes to compile a smaller step.
+PAYS = 1e12
+
+
+def could_pay(job: Job) -> bool:
+    """Whether it would pay to lose all hidden nodes at the first step."""
+    return _saved(job, job.run, np.zeros(len(job.run.state.network.widths))) > PAYS
+
+
+def shrunk(job: Job, run: Run) -> Run:
+    """The run without the nodes that are off, if what that saves pays."""
+    if int(run.state.step) < BEGIN * job.config.steps:
+        return run
+    network = run.state.network
+    rows = np.linspace(0, int(job.data.rows) - 1, ROWS).astype(int)
+    key = fold_in(fold_in(job.key, 2**32 - 2), run.state.step)
+    means, shares = _look(network, job.data.x[rows], key=key)
+    keep = _kept([np.asarray(share) for share in shares])
+    if _saved(job, run, np.array([kept.sum() for kept in keep])) < PAYS:
+        return run
+    folded = replace(run.state, network=_with_means(network, keep, means))
+    history = replace(run.history, removed=(*run.history.removed, *_gone(run, keep)))
+    return Run(without(folded, keep), run.schedule, history)
+
+
+def without(state: TrainState, keep: tuple[np.ndarray, ...]) -> TrainState:
+    """The state of a run, its optimiser's included, with the kept nodes alone."""
+
+    def smaller(tree: PyTree) -> PyTree:
+        return drop(tree, keep) if isinstance(tree, Network) else tree
+
+    # By NumPy: on the device each new shape would be compiled.
+    host = jax.tree.map(lambda v: np.asarray(v) if eqx.is_array(v) else v, state)
+    host = jax.tree.map(smaller, host, is_leaf=lambda tree: isinstance(tree, Network))
+    return jax.tree.map(
+        lambda v: jnp.asarray(v) if isinstance(v, np.ndarray) else v, host
+    )
+
+
+@eqx.filter_jit
+def _look(
+    network: Network, x: Float[Array, "rows d_in"], *, key: PRNGKeyArray
+) -> tuple[list[Float[Array, " nodes"]], list[Float[Array, "nodes next_nodes"]]]:
+    """Mean activations of each hidden layer, and the shares (S2) of its nodes."""
+    laws = network.conditionals(x, key=key)
+    hidden = [ACTIVATIONS[network.activation](law.draw()) for law in laws[:-1]]
+    variances = [law.draw().var(1) for law in laws[1:]]
+    variances[-1] = variances[-1] + target_noise(network)
+    layers = (*network.layers[1:], network.output)
+    shares = [
+        a.var(1)[:, None] * layer.expected_weights() ** 2 / jnp.maximum(v, 1e-30)[None]
+        for a, layer, v in zip(hidden, layers, variances, strict=True)
+    ]
+    return [a.mean(1) for a in hidden], shares
+
+
+def _kept(shares: list[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Which nodes stay, from the last layer back; their number is rounded up."""
+    keep: list[np.ndarray] = []
+    next_kept = np.ones(shares[-1].shape[1], bool)
+    for share in reversed(shares):
+        share = share[:, next_kept]
+        order = np.argsort(share.max(1), kind="stable")
+        together = np.cumsum(share[order], axis=0).max(1)
+        staying = round_up(max(1, int((together > TOGETHER).sum())))
+        next_kept = np.zeros(len(share), bool)
+        next_kept[order[-staying:]] = True
+        keep.insert(0, next_kept)
+    return tuple(keep)
+
+
+def _saved(job: Job, run: Run, widths: np.ndarray) -> float:
+    """Multiplications saved in the rest of a run by going down to these widths."""
+    network = run.state.network
+    left = int(run.schedule.end) - int(run.state.step)
+
+    def weights(hidden: np.ndarray) -> float:
+        ends = network.layers[0].weights.fan_in, network.output.weights.nodes
+        sizes = np.array([ends[0], *hidden, ends[1]], float)
+        return float(sizes[:-1] @ sizes[1:])
+
+    fewer = weights(np.array(network.widths)) - weights(widths)
+    return PRODUCTS * job.data.batch_size * left * fewer
+
+
+def _with_means(
+    network: Network, keep: tuple[np.ndarray, ...], means: list[Array]
+) -> Network:
+    """The network with the mean of each node that leaves in the biases it feeds."""
+    layers: list[Layer] = [*network.layers, network.output]
+    for index, (kept, mean) in enumerate(zip(keep, means, strict=True), start=1):
+        weights = layers[index].weights
+        assert isinstance(weights, FactorisedWeights)
+        added = np.where(kept, 0, mean) @ np.asarray(weights.kernel.loc)
+        loc = jnp.asarray(np.asarray(weights.bias.loc) + added)
+        layers[index] = eqx.tree_at(
+            lambda layer: layer.weights.bias.loc, layers[index], loc
+        )
+    return with_layers(network, layers)
+
+
+def _gone(run: Run, keep: tuple[np.ndarray, ...]) -> Iterator[Removal]:
+    """What leaves each hidden layer, by the numbers that the nodes had at the start."""
+    layers = run.state.network.layers
+    for number, (layer, kept) in enumerate(zip(layers, keep, strict=True), start=1):
+        if not kept.all():
+            nodes = np.asarray(layer.nodes)[~kept].tolist()
+            yield Removal(int(run.state.step), number, tuple(nodes))

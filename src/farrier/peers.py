@@ -1,0 +1,267 @@
+"""Other libraries, each in an environment of its own, timed in turn with farrier.
+
+A peer is a folder with `requirements.txt`, which pip installs with all that it asks
+for, perhaps `requirements-nodeps.txt`, which pip installs alone, and `peer.py`, which
+answers with one line of JSON. Our own steps run before and after each peer, and a
+figure is a median. What goes wrong with a peer becomes its entry in the table.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.random as jr
+import numpy as np
+
+from .bench import REPEATS, SHAPES, machine
+from .core.priors import Horseshoe
+from .infer.train import Data, Schedule, TrainConfig, TrainState, run_chunk
+from .model.likelihoods import Categorical, GaussianNoise
+from .model.network import Network
+
+CHECKOUT = Path(__file__).parents[2]
+STEP_PEERS = ("uq360", "bayesian_torch", "torchbnn", "blitz", "numpyro_svi")
+STEP_SHAPES = ("8-50-1", "784-400-400-10")
+FIT_PEERS = ("bde", "ngboost", "sklearn_gp")
+FIT_DATA, FIT_SPLIT = "concrete", 0
+# Seconds that one process may take.
+INSTALL_SECONDS, STEPS_SECONDS, FIT_SECONDS = 1_800, 600, 1_800
+ERROR_LINES = 5  # of what a process said last
+# What an answer must hold.
+STEP_KEYS = {"step_s", "note", "versions"}
+FIT_KEYS = {"seconds", "rmse", "log_density", "crps", "note", "versions"}
+TASKS = len(STEP_PEERS) * len(STEP_SHAPES) + 1 + len(FIT_PEERS)
+
+
+class PeerError(Exception):
+    """A peer could not be installed, or gave no answer; says why."""
+
+
+def run_peers(
+    folder: Path,
+    environments: Path,
+    report: Callable[[int, str], None],
+    *,
+    scripts: Path = CHECKOUT / "benchmarks" / "peers",
+    data: Path = CHECKOUT.parent / "shared" / "data",
+) -> dict[str, dict[str, Any]]:
+    """All figures, also written to `peers.json` in `folder` as they come.
+
+    Parameters
+    ----------
+    environments
+        Folder of the environments, kept from run to run.
+    report
+        Told the number of tasks done, of `TASKS`, and the one that begins.
+    scripts
+        Folder of the peers.
+    data
+        Folder of the data sets, with `uci` in it.
+    """
+    steps: dict[str, Any] = {name: {} for name in STEP_PEERS}
+    fits: dict[str, Any] = {}
+    found = {"steps": steps, "fits": fits}
+    done = 0
+
+    def begin(text: str) -> None:
+        nonlocal done
+        report(done, text)
+        done += 1
+
+    with tempfile.TemporaryDirectory() as scratch:
+        table = Path(scratch, "table.npz")
+        for shape in STEP_SHAPES:
+            x, y = random_table(shape)
+            np.savez(table, x=x, y=y)
+            ours = our_steps(shape, x, y)
+            for name in STEP_PEERS:
+                begin(f"{name} {shape}")
+                peer = scripts / name, environments / name
+                steps[name][shape] = step_figures(*peer, shape, table, ours)
+                write(folder, found)
+        split = Path(scratch, "split.npz")
+        for name in ("farrier", *FIT_PEERS):
+            begin(f"{name} {FIT_DATA}")
+            peer = scripts / name, environments / name
+            fits[name] = fit_figures(*peer, split, data)
+            write(folder, found)
+    report(done, "done")
+    return found
+
+
+def step_figures(
+    peer: Path, home: Path, shape: str, table: Path, ours: Callable[[], list[float]]
+) -> dict[str, Any]:
+    """Milliseconds of a step of a peer and of ours, and theirs / ours."""
+    *_, batch, steps = SHAPES[shape]
+    arguments = [str(table), shape, str(batch), str(steps), str(REPEATS)]
+    load = os.getloadavg()[0]
+    try:
+        python = environment(peer, home)
+        before = ours()
+        script = peer / "peer.py"
+        answer = answer_of(python, script, arguments, STEPS_SECONDS, STEP_KEYS)
+    except PeerError as error:
+        return {"error": str(error)}
+    theirs_s = statistics.median(answer.pop("step_s"))
+    ours_s = statistics.median([*before, *ours()])
+    figures = {
+        "peer_ms": 1e3 * theirs_s,
+        "ours_ms": 1e3 * ours_s,
+        "ratio": theirs_s / ours_s,
+    }
+    return figures | answer | {"load": load}
+
+
+def fit_figures(peer: Path, home: Path, split: Path, data: Path) -> dict[str, Any]:
+    """Seconds and scores of a whole fit; farrier's own runs in this environment."""
+    own = peer.name == "farrier"
+    load = os.getloadavg()[0]
+    try:
+        write_split(split, data)
+        python = Path(sys.executable) if own else environment(peer, home)
+        script = peer.parent / "ours.py" if own else peer / "peer.py"
+        answer = answer_of(python, script, [str(split)], FIT_SECONDS, FIT_KEYS)
+    except PeerError as error:
+        return {"error": str(error)}
+    return answer | {"load": load}
+
+
+def random_table(shape: str) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of noise: what a step costs does not depend on what it learns."""
+    d_in, _, d_out, rows, *_ = SHAPES[shape]
+    random = np.random.default_rng(0)
+    x = random.normal(size=(rows, d_in)).astype(np.float32)
+    if d_out == 1:
+        return x, random.normal(size=(rows, 1)).astype(np.float32)
+    return x, random.integers(0, d_out, rows)
+
+
+def our_steps(shape: str, x: np.ndarray, y: np.ndarray) -> Callable[[], list[float]]:
+    """A function that runs on for some chunks: seconds a step of each, compiled."""
+    d_in, widths, d_out, rows, batch_size, steps = SHAPES[shape]
+    likelihood = GaussianNoise() if d_out == 1 else Categorical()
+    table = Data.create(x, y, batch_size=batch_size)
+    state = TrainState.create(
+        Network.create(
+            d_in, widths, likelihood.build(d_out, rows=rows), Horseshoe(), key=jr.key(0)
+        )
+    )
+    schedule = Schedule.create(TrainConfig(steps=2**30))
+
+    def chunk() -> float:
+        nonlocal state
+        began = time.perf_counter()
+        state, _ = run_chunk(state, table, schedule, steps, 1, key=jr.key(1))
+        jax.block_until_ready(state)
+        return (time.perf_counter() - began) / steps
+
+    chunk()
+    return lambda: [chunk() for _ in range(REPEATS)]
+
+
+def write_split(file: Path, data: Path) -> None:
+    """The standard split of the whole fits, in the units of the data."""
+    folder = data / "uci" / FIT_DATA
+    try:
+        values = np.loadtxt(folder / "data.txt")
+        names = ("features", "target", f"train_{FIT_SPLIT}", f"test_{FIT_SPLIT}")
+        features, target, train, test = (
+            np.loadtxt(folder / f"index_{name}.txt").astype(int) for name in names
+        )
+    except OSError as error:
+        raise PeerError(f"The data of {FIT_DATA} were not found: {error}") from error
+    x, y = values[:, features], values[:, int(target)]
+    np.savez(file, x_train=x[train], y_train=y[train], x_test=x[test], y_test=y[test])
+
+
+def environment(peer: Path, home: Path) -> Path:
+    """The Python of a peer's environment, built anew when its requirements change."""
+    files = {
+        file: options
+        for name, options in (
+            ("requirements.txt", []),
+            ("requirements-nodeps.txt", ["--no-deps"]),
+        )
+        if (file := peer / name).is_file()
+    }
+    text = "".join(f"{file.name}\n{file.read_text()}" for file in files)
+    asked = hashlib.sha256((platform.python_version() + text).encode()).hexdigest()
+    installed, python = home / "installed.sha256", home / "bin" / "python"
+    if installed.is_file() and installed.read_text() == asked:
+        return python
+    process([sys.executable, "-m", "venv", "--clear", str(home)], INSTALL_SECONDS)
+    for file, options in files.items():
+        pip = [str(python), "-m", "pip", "install", "--quiet", *options]
+        process([*pip, "-r", str(file)], INSTALL_SECONDS)
+    installed.write_text(asked)
+    return python
+
+
+def answer_of(
+    python: Path, script: Path, arguments: list[str], seconds: float, keys: set[str]
+) -> dict[str, Any]:
+    """The record that a script printed as its last line; it must hold `keys`.
+
+    The script finds the modules that peers share beside the folder of each peer.
+    """
+    shared = script.parent if script.name != "peer.py" else script.parents[1]
+    printed = process(
+        [str(python), str(script), *arguments], seconds, PYTHONPATH=str(shared)
+    )
+    last = printed.strip().rpartition("\n")[2]
+    try:
+        answer = json.loads(last)
+    except json.JSONDecodeError as error:
+        raise PeerError(f"Its last line is not JSON: {last[:200]!r}.") from error
+    if not isinstance(answer, dict):
+        raise PeerError(f"Its last line is no JSON object: {last[:200]!r}.")
+    if "error" in answer:
+        raise PeerError(str(answer["error"]))
+    if absent := keys - answer.keys():
+        raise PeerError(f"Its answer lacks {sorted(absent)}: {last[:200]!r}.")
+    return answer
+
+
+def process(command: list[str], seconds: float, **variables: str) -> str:
+    """What a command printed, given `seconds` and more environment variables."""
+    name = " ".join(Path(word).name for word in command[:4])
+    try:
+        done = subprocess.run(
+            command,
+            env=os.environ | variables,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise PeerError(f"`{name}` took more than {seconds:.3g} s.") from error
+    except OSError as error:
+        raise PeerError(f"`{name}` did not start: {error}") from error
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines()[-ERROR_LINES:]
+        raise PeerError(
+            f"`{name}` ended with status {done.returncode}: " + "\n".join(lines)
+        )
+    return done.stdout
+
+
+def write(folder: Path, found: dict[str, Any]) -> None:
+    """Write `peers.json`, under another name first, so that it is always whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"machine": machine(), "figures": found}, indent=1)
+    part = folder / "peers.json.part"
+    part.write_text(text + "\n")
+    part.replace(folder / "peers.json")
