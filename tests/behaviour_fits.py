@@ -9,19 +9,27 @@ import warnings
 
 import numpy as np
 
-from farrier import HorseshoeClassifier, HorseshoeRegressor, TrainingWarning
+from farrier import HorseshoeClassifier, HorseshoeRegressor, TrainingWarning, fit_many
 from farrier.datasets import cubic, two_two_one
 
 SEEDS = range(10)
 
 
+def fit_to_each(models: list, tables: list) -> None:
+    """Each model to a table of its own, all at once."""
+    x, y = (np.concatenate(part) for part in zip(*tables, strict=True))
+    ends = np.cumsum([len(table[1]) for table in tables])
+    rows = np.split(np.arange(len(y)), ends[:-1])
+    fit_many(models, x, y, rows=rows)
+
+
 def structure(width: int) -> list[dict]:
     """Horseshoe fits to the 2-2-1 labels: nodes on, and what compaction does."""
     rows = []
-    for seed in SEEDS:
-        x, y = two_two_one(seed=seed)
+    models = [HorseshoeClassifier((width,), random_state=seed) for seed in SEEDS]
+    fit_to_each(models, [two_two_one(seed=seed) for seed in SEEDS])
+    for seed, model in zip(SEEDS, models, strict=True):
         x_test, y_test = two_two_one(seed=1000 + seed)
-        model = HorseshoeClassifier((width,), random_state=seed).fit(x, y)
         row = {"on": model.widths_[0]}
         if seed < 3:
             small = model.compact()
@@ -43,10 +51,10 @@ def gaussian_weights(width: int) -> float:
 def cubic_density(prior: str, width: int) -> float:
     """Mean test log density over ten data sets of the cubic."""
     densities = []
-    for seed in SEEDS:
-        x, y = cubic(seed=seed)
+    models = [HorseshoeRegressor((width,), prior=prior, random_state=s) for s in SEEDS]
+    fit_to_each(models, [cubic(seed=seed) for seed in SEEDS])
+    for seed, model in zip(SEEDS, models, strict=True):
         x_test, y_test = cubic(200, seed=1000 + seed)
-        model = HorseshoeRegressor((width,), prior=prior, random_state=seed).fit(x, y)
         densities.append(model.log_density(x_test, y_test).mean())
     return float(np.mean(densities))
 

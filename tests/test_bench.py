@@ -48,3 +48,35 @@ def test_step_ratio_is_the_quotient_of_its_two_times(monkeypatch, d_out):
     quotient = found["horseshoe_ms"] / found["plain_ms"]
     assert found["ratio"] == pytest.approx(quotient)
     assert found["compile_s"] > 0
+
+
+def test_each_target_is_that_of_a_figure_that_is_measured(tmp_path):
+    assert {part for part, _ in bench.TARGETS} <= bench.parts(tmp_path).keys()
+
+
+def test_many_fits_are_timed_against_one(monkeypatch):
+    monkeypatch.setattr(bench, "SHAPES", {"8-50-1": (8, (3,), 1, 20, 20, 5)})
+    monkeypatch.setattr(bench, "REPEATS", 1)
+    monkeypatch.setattr(bench, "FITS", 2)
+    found = bench.many_fits()
+    assert found["ratio"] == pytest.approx(found["2_fits_s"] / found["one_s"])
+
+
+def test_every_generator_makes_normals(monkeypatch):
+    """As many as it says; their product has mean 0 and variance 1."""
+    monkeypatch.setattr(bench, "NORMALS", 2**19)
+    monkeypatch.setattr(bench, "REPEATS", 1)
+    totals = {}
+
+    def run(programs):
+        for name, program in programs.items():
+            totals[name] = np.asarray(program())
+        return {name: {"median": 2.0} for name in programs}
+
+    monkeypatch.setattr(bench, "interleaved", run)
+    rates = bench.random_numbers()
+    assert rates.keys() == totals.keys()
+    for name, total in totals.items():
+        assert rates[name] == pytest.approx(2 * total.size / 2.0 / 1e6)
+        assert abs(total.mean()) < 5 / np.sqrt(total.size), name
+        assert abs(total.var() - 1) < 5 * np.sqrt(8 / total.size), name

@@ -60,9 +60,32 @@ def test_demo_refuses_a_file_as_its_folder(tmp_path):
 
 
 def test_bench_prints_and_writes_the_same_figures(monkeypatch, tmp_path):
-    monkeypatch.setattr(bench, "PARTS", {"part": lambda: {"ratio": 2.5}})
-    result = CliRunner().invoke(app, ["bench", "-o", str(tmp_path)])
+    parts = {"part": lambda: {"ratio": 2.5}, "other": lambda: {"ratio": 7.0}}
+    monkeypatch.setattr(bench, "parts", lambda data: parts)
+    for name, value in (("part", "2.5"), ("oth", "7")):
+        result = CliRunner().invoke(app, ["bench", "-o", str(tmp_path), "--only", name])
+        assert result.exit_code == 0, result.output
+        assert value in result.output
+    figures = json.loads((tmp_path / "bench.json").read_text())["figures"]
+    assert {name: part["ratio"] for name, part in figures.items()} == {
+        "part": 2.5,
+        "other": 7.0,
+    }
+    assert figures["part"]["machine"]["versions"]["farrier"] == farrier.__version__
+    page = (tmp_path / "bench.md").read_text()
+    assert "| part | ratio | 2.5 |  |\n| other | ratio | 7 |  |" in page
+
+
+def test_bench_tells_of_unknown_parts_and_of_data_that_is_not_there(
+    monkeypatch, tmp_path
+):
+    result = CliRunner().invoke(app, ["bench", "-o", str(tmp_path), "--only", "x y z"])
+    assert result.exit_code == 2
+    assert "memory" in result.output
+    monkeypatch.setattr(
+        bench, "parts", lambda data: {"memory": None, "part": lambda: {"ratio": 2.5}}
+    )
+    arguments = ["bench", "-o", str(tmp_path), "--data", str(tmp_path / "none")]
+    result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
-    written = json.loads((tmp_path / "bench.json").read_text())
-    assert written["figures"] == {"part": {"ratio": 2.5}}
-    assert "2.5" in result.output
+    assert "Without 'memory'" in result.output

@@ -1,10 +1,12 @@
-"""The generated data of the paper."""
+"""The generated data of the paper, and readers of public files."""
+
+import gzip
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from farrier.datasets import cubic, two_two_one
+from farrier.datasets import covtype, cubic, mnist, two_two_one
 
 
 @pytest.mark.parametrize("make", [cubic, two_two_one])
@@ -46,3 +48,33 @@ def test_two_two_one_is_a_toss_up_on_a_quarter_of_its_rows():
     both_off = (X[:, 0] + X[:, 1] <= 0) & (X[:, 0] - X[:, 1] <= 0)
     assert abs(both_off.mean() - 0.25) < 5 * np.sqrt(0.25 * 0.75 / len(X))
     assert abs(y[both_off].mean() - 0.5) < 5 * np.sqrt(0.25 / both_off.sum())
+
+
+def test_mnist_is_read_from_its_own_format(tmp_path):
+    (tmp_path / "mnist").mkdir()
+    pixels = np.arange(2 * 784) % 256
+    images = bytes(16) + pixels.astype(np.uint8).tobytes()
+    for name, content in (
+        ("t10k-images-idx3-ubyte.gz", images),
+        ("t10k-labels-idx1-ubyte.gz", bytes(8) + bytes([7, 3])),
+    ):
+        (tmp_path / "mnist" / name).write_bytes(gzip.compress(content))
+    x, y = mnist(tmp_path, "t10k")
+    np.testing.assert_allclose(x, pixels.reshape(2, 784) / 126, rtol=1e-6)
+    assert y.tolist() == [7, 3]
+
+
+def test_mnist_has_its_rows(shared_data):
+    x, y = mnist(shared_data, "t10k")
+    assert x.shape == (10_000, 784)
+    assert np.bincount(y).tolist()[:3] == [980, 1135, 1032]
+
+
+def test_covtype_is_read_from_its_table(tmp_path):
+    (tmp_path / "covtype").mkdir()
+    lines = ["a,b,class", "1,2.5,7", "3,-4,1"]
+    path = tmp_path / "covtype" / "covtype.csv.gz"
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    x, y = covtype(tmp_path)
+    assert x.tolist() == [[1, 2.5], [3, -4]]
+    assert y.tolist() == [7, 1]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from farrier import peers
+from farrier import bench, peers
 
 FOLDER = Path(__file__).parents[1] / "benchmarks" / "peers"
 PEERS = (*peers.STEP_PEERS, *peers.FIT_PEERS)
@@ -182,8 +182,9 @@ def test_every_peer_has_an_entry_whatever_the_others_do(tmp_path, monkeypatch):
     monkeypatch.setattr(peers, "STEP_PEERS", ("bad", "absent", "good"))
     monkeypatch.setattr(peers, "FIT_PEERS", ("fit", "bad"))
     monkeypatch.setattr(peers, "STEP_SHAPES", ("2-4-1",))
-    monkeypatch.setattr(peers, "SHAPES", {"2-4-1": (2, (4,), 1, 40, 40, 3)})
-    monkeypatch.setattr(peers, "our_steps", lambda *_: lambda: [0.05, 0.1, 0.4])
+    for module in (bench, peers):
+        monkeypatch.setattr(module, "SHAPES", {"2-4-1": (2, (4,), 1, 40, 40, 3)})
+    monkeypatch.setattr(peers, "our_seconds", lambda *_: lambda: [0.05, 0.1, 0.4])
 
     def environment(peer, home):
         assert home == tmp_path / "homes" / peer.name
@@ -236,12 +237,13 @@ def test_our_steps_go_on_where_they_were_and_are_timed_one_by_one(monkeypatch):
     def run_chunk(state, table, schedule, steps, records, *, key):
         seen.append((state, steps * records))
         time.sleep(0.05 if len(seen) == 1 else 0.01)
-        return len(seen), None
+        return len(seen), np.zeros(1)
 
-    monkeypatch.setattr(peers, "run_chunk", run_chunk)
-    monkeypatch.setattr(peers, "SHAPES", {"2-4-3": (2, (4,), 3, 40, 16, 5)})
+    monkeypatch.setattr(bench, "run_chunk", run_chunk)
+    for module in (bench, peers):
+        monkeypatch.setattr(module, "SHAPES", {"2-4-3": (2, (4,), 3, 40, 16, 5)})
     monkeypatch.setattr(peers, "REPEATS", 3)
-    ours = peers.our_steps("2-4-3", *peers.random_table("2-4-3"))
+    ours = peers.our_seconds("2-4-3", *bench.random_table("2-4-3"))
     seconds = ours()
     assert [state for state, _ in seen[1:]] == [1, 2, 3]
     assert {steps for _, steps in seen} == {5}

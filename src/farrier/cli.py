@@ -120,32 +120,18 @@ def bench(
         for name, value in figures.items()
     ]
     table("Timings (medians of runs in turn)", ["part", "figure", "value"], rows)
-    typer.echo(f"Written: {output / 'bench.json'}")
+    typer.echo(f"Written: {output / 'bench.json'} and bench.md")
 
 
 def _bench_peers(output: Path, data: Path) -> None:
     from . import peers
-    from .console import progress, table
+    from .console import progress
 
     with progress("peers", peers.TASKS) as report:
         found = peers.run_peers(output, Path(".peers"), report, data=data)
 
-    def cells(entry: dict, *keys: str) -> list[str]:
-        values = [f"{entry[key]:.3g}" if key in entry else "" for key in keys]
-        return [*values, entry.get("error") or entry.get("note", "")]
-
-    steps = [
-        [name, shape, *cells(entry, "peer_ms", "ours_ms", "ratio")]
-        for name, shapes in found["steps"].items()
-        for shape, entry in shapes.items()
-    ]
-    table("One step", ["peer", "shape", "peer ms", "ours ms", "ratio", "note"], steps)
-    fits = [
-        [name, *cells(entry, "seconds", "rmse", "log_density", "crps")]
-        for name, entry in found["fits"].items()
-    ]
-    table("A whole fit", ["peer", "s", "RMSE", "log density", "CRPS", "note"], fits)
-    typer.echo(f"Written: {output / 'peers.json'}")
+    typer.echo(peers.page(found))
+    typer.echo(f"Written: {output / 'peers.json'} and peers.md")
 
 
 def main() -> None:

@@ -20,14 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.random as jr
 import numpy as np
 
-from .bench import REPEATS, SHAPES, machine
-from .core.priors import Horseshoe
-from .infer.train import Data, Schedule, TrainConfig, TrainState, run_chunk
-from .model.likelihoods import Categorical, GaussianNoise
-from .model.network import Network
+from .bench import REPEATS, SHAPES, machine, our_steps, random_table
+from .infer.train import Data
 
 CHECKOUT = Path(__file__).parents[2]
 STEP_PEERS = ("uq360", "bayesian_torch", "torchbnn", "blitz", "numpyro_svi")
@@ -83,7 +79,7 @@ def run_peers(
         for shape in STEP_SHAPES:
             x, y = random_table(shape)
             np.savez(table, x=x, y=y)
-            ours = our_steps(shape, x, y)
+            ours = our_seconds(shape, x, y)
             for name in STEP_PEERS:
                 begin(f"{name} {shape}")
                 peer = scripts / name, environments / name
@@ -137,33 +133,14 @@ def fit_figures(peer: Path, home: Path, split: Path, data: Path) -> dict[str, An
     return answer | {"load": load}
 
 
-def random_table(shape: str) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of noise: what a step costs does not depend on what it learns."""
-    d_in, _, d_out, rows, *_ = SHAPES[shape]
-    random = np.random.default_rng(0)
-    x = random.normal(size=(rows, d_in)).astype(np.float32)
-    if d_out == 1:
-        return x, random.normal(size=(rows, 1)).astype(np.float32)
-    return x, random.integers(0, d_out, rows)
-
-
-def our_steps(shape: str, x: np.ndarray, y: np.ndarray) -> Callable[[], list[float]]:
-    """A function that runs on for some chunks: seconds a step of each, compiled."""
-    d_in, widths, d_out, rows, batch_size, steps = SHAPES[shape]
-    likelihood = GaussianNoise() if d_out == 1 else Categorical()
-    table = Data.create(x, y, batch_size=batch_size)
-    state = TrainState.create(
-        Network.create(
-            d_in, widths, likelihood.build(d_out, rows=rows), Horseshoe(), key=jr.key(0)
-        )
-    )
-    schedule = Schedule.create(TrainConfig(steps=2**30))
+def our_seconds(shape: str, x: np.ndarray, y: np.ndarray) -> Callable[[], list[float]]:
+    """A function that trains on for some chunks: seconds a step of each, compiled."""
+    *_, batch_size, steps = SHAPES[shape]
+    run = our_steps(shape, Data.create(x, y, batch_size=batch_size))
 
     def chunk() -> float:
-        nonlocal state
         began = time.perf_counter()
-        state, _ = run_chunk(state, table, schedule, steps, 1, key=jr.key(1))
-        jax.block_until_ready(state)
+        jax.block_until_ready(run())
         return (time.perf_counter() - began) / steps
 
     chunk()
@@ -265,3 +242,34 @@ def write(folder: Path, found: dict[str, Any]) -> None:
     part = folder / "peers.json.part"
     part.write_text(text + "\n")
     part.replace(folder / "peers.json")
+    (folder / "peers.md").write_text(page(found))
+
+
+def page(found: dict[str, Any]) -> str:
+    """All figures as two tables in Markdown."""
+
+    def row(*cells: str) -> str:
+        return "| " + " | ".join(cells) + " |"
+
+    def values(entry: dict[str, Any], *keys: str) -> list[str]:
+        shown = [f"{entry[key]:.3g}" if key in entry else "" for key in keys]
+        note = entry.get("error") or entry.get("note", "")
+        return [*shown, note.replace("\n", " ").replace("|", "/")]
+
+    lines = [
+        row("peer", "shape", "peer, ms a step", "ours, ms", "peer / ours", "note"),
+        row("---", "---", "---:", "---:", "---:", "---"),
+    ]
+    for name, shapes in found["steps"].items():
+        for shape, entry in shapes.items():
+            cells = values(entry, "peer_ms", "ours_ms", "ratio")
+            lines.append(row(name, shape, *cells))
+    lines += [
+        "",
+        row(f"fit to {FIT_DATA}", "s", "RMSE", "log density", "CRPS", "note"),
+        row("---", "---:", "---:", "---:", "---:", "---"),
+    ]
+    for name, entry in found["fits"].items():
+        cells = values(entry, "seconds", "rmse", "log_density", "crps")
+        lines.append(row(name, *cells))
+    return "\n".join(lines) + "\n"

@@ -8,7 +8,10 @@ from protocol import Task, time_steps
 from torch import nn
 from torch_steps import adam_steps, layered
 
-NOTE = "Gaussian prior; weights drawn once a batch"
+NOTE = (
+    "Gaussian prior; weights drawn once a batch; noise by maximum likelihood; its KL "
+    "is a mean over the weights of a layer (as shipped)"
+)
 PRIOR = {
     "prior_mu": 0.0,
     "prior_sigma": 1.0,

@@ -9,7 +9,10 @@ from protocol import Task, time_steps
 from torch import nn
 from torch_steps import adam_steps, layered
 
-NOTE = "Gaussian prior (its default mixture); weights drawn once a batch, KL sampled"
+NOTE = (
+    "Gaussian prior (its default mixture); weights drawn once a batch, KL sampled; "
+    "noise by maximum likelihood"
+)
 
 
 @variational_estimator

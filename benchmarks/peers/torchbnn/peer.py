@@ -7,7 +7,7 @@ import torchbnn
 from protocol import Task, time_steps
 from torch_steps import adam_steps, layered
 
-NOTE = "Gaussian prior; weights drawn once a batch"
+NOTE = "Gaussian prior; weights drawn once a batch; noise by maximum likelihood"
 PRIOR_SD = 0.1
 
 
