@@ -6,10 +6,19 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-import jax
-import jax.random as jr
-import pytest
-from jaxtyping import PRNGKeyArray
+# Tests compile far more than they compute. Those of test_behaviour.py, which compute,
+# run in processes of their own, without these.
+XLA_FLAGS = (
+    "--xla_backend_optimization_level=0",
+    "--xla_cpu_use_fusion_emitters=false",
+    "--xla_llvm_disable_expensive_passes=true",
+)
+os.environ.setdefault("XLA_FLAGS", " ".join(XLA_FLAGS))
+
+import jax  # noqa: E402
+import jax.random as jr  # noqa: E402
+import pytest  # noqa: E402
+from jaxtyping import PRNGKeyArray  # noqa: E402
 
 jax.config.update("jax_enable_x64", val=True)
 jax.config.update("jax_numpy_rank_promotion", "raise")

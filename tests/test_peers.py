@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -237,7 +238,7 @@ def test_our_steps_go_on_where_they_were_and_are_timed_one_by_one(monkeypatch):
     def run_chunk(state, table, schedule, steps, records, *, key):
         seen.append((state, steps * records))
         time.sleep(0.05 if len(seen) == 1 else 0.01)
-        return len(seen), np.zeros(1)
+        return len(seen), jnp.zeros(1)
 
     monkeypatch.setattr(bench, "run_chunk", run_chunk)
     for module in (bench, peers):

@@ -38,8 +38,8 @@ TOLERANCE = 0.3  # of the predictive standard deviation: docs/math.md
 def outputs(theta, x):
     """f(x) of a network with all unknowns given (M1)."""
     scale = jnp.exp(theta["log_tau"] + theta["log_upsilon"])
-    u = (x @ theta["kernel"] + theta["bias"][None]) * scale[None]
-    f = jnp.tanh(u) @ theta["out_kernel"] + theta["out_bias"][None]
+    u = (x @ theta["kernel"].T + theta["bias"][None]) * scale[None]
+    f = jnp.tanh(u) @ theta["out_kernel"].T + theta["out_bias"][None]
     return jnp.exp(theta["log_kappa"]) * f
 
 
@@ -151,8 +151,8 @@ def test_joint_density_is_that_of_scipy(table):
     """Its oracle, so that the other tests stand on something (M1), (L1)."""
     x, y = table
     generator = np.random.default_rng(1)
-    shapes = {"kernel": (1, 4), "bias": (4,), "log_tau": (4,), "log_upsilon": ()}
-    shapes |= {"out_kernel": (4, 1), "out_bias": (1,), "log_kappa": (), "log_gamma": ()}
+    shapes = {"kernel": (4, 1), "bias": (4,), "log_tau": (4,), "log_upsilon": ()}
+    shapes |= {"out_kernel": (1, 4), "out_bias": (1,), "log_kappa": (), "log_gamma": ()}
     theta = {name: generator.standard_normal(shape) for name, shape in shapes.items()}
     expected = 0.0
     for name, value in theta.items():
@@ -165,9 +165,9 @@ def test_joint_density_is_that_of_scipy(table):
         else:
             expected += stats.norm.logpdf(value).sum()
     scale = np.exp(theta["log_tau"] + theta["log_upsilon"])
-    a = np.tanh(x @ (scale * theta["kernel"]) + scale * theta["bias"])
+    a = np.tanh(x @ (scale * theta["kernel"].T) + scale * theta["bias"])
     kappa = np.exp(theta["log_kappa"])
-    f = a @ (kappa * theta["out_kernel"]) + kappa * theta["out_bias"]
+    f = a @ (kappa * theta["out_kernel"].T) + kappa * theta["out_bias"]
     expected += stats.norm.logpdf(y, f, np.exp(-theta["log_gamma"] / 2)).sum()
     actual = log_joint(jax.tree.map(jnp.asarray, theta), x, y)
     np.testing.assert_allclose(actual, expected, rtol=1e-12)

@@ -62,7 +62,7 @@ def with_weights(network, layer, kernel, bias):
     get = lambda net: [*net.named_layers().values()][layer]
     scales = get(network).scales.values()
     scale = np.exp(sum(np.asarray(scale.q.loc) for scale in scales))
-    new = [jnp.asarray(np.broadcast_to(v / scale, v.shape)) for v in (kernel, bias)]
+    new = [jnp.asarray((v / scale).T) for v in (kernel, bias)]
     where = lambda net: [get(net).weights.kernel.loc, get(net).weights.bias.loc]
     return eqx.tree_at(where, network, new)
 
@@ -165,8 +165,8 @@ def test_units_of_targets_do_not_change_the_shares(getkey):
     units = np.array([1e3, 1e-3])
     kernel = network.output.weights.kernel
     new = [
-        kernel.loc * units[None],
-        jnp.asarray(np.log(np.asarray(kernel.scale) * units)),
+        kernel.loc * units[:, None],
+        jnp.asarray(np.log(np.asarray(kernel.scale) * units[:, None])),
         network.likelihood.gamma.log_rate + 2 * np.log(units),
     ]
     where = lambda net: [
@@ -217,9 +217,9 @@ def test_a_constant_node_is_folded_exactly(getkey, form):
         net.layers[0].scales["upsilon"].q.log_scale,
     ]
     kernel, bias, *spreads, upsilon = where(network)
-    tight = [spread.at[..., 2].set(np.log(NO_SPREAD)) for spread in spreads]
+    tight = [spread.at[2].set(np.log(NO_SPREAD)) for spread in spreads]
     upsilon = jnp.full_like(upsilon, np.log(NO_SPREAD))
-    locs = [kernel.at[:, 2].set(0), bias.at[2].set(1.0)]
+    locs = [kernel.at[2].set(0), bias.at[2].set(1.0)]
     network = eqx.tree_at(where, network, [*locs, *tight, upsilon])
     x, key, keep = jnp.asarray(inputs(getkey())), getkey(), (mask(1, 1, 0, 1),)
     silenced = silence(network, keep, activations(network, x, DRAWS, key=getkey()))
@@ -269,10 +269,10 @@ def test_silent_and_dropped_nodes_predict_the_same(getkey):
 def reordered(network, order):
     """The nodes of the last hidden layer in another order, numbers and all."""
     width = len(order)
-    last = lambda leaf: leaf[..., order] if leaf.shape[-1:] == (width,) else leaf
+    first = lambda leaf: leaf[order] if leaf.shape[:1] == (width,) else leaf
     arrays, static = eqx.partition(network.layers[-1], eqx.is_array)
-    hidden = eqx.combine(jax.tree.map(last, arrays), static)
-    kernel = jax.tree.map(lambda leaf: leaf[order], network.output.weights.kernel)
+    hidden = eqx.combine(jax.tree.map(first, arrays), static)
+    kernel = jax.tree.map(lambda leaf: leaf[:, order], network.output.weights.kernel)
     where = lambda net: (net.layers[-1], net.output.weights.kernel, net.output.inputs)
     new = (hidden, kernel, network.output.inputs[order])
     return eqx.tree_at(where, network, new)
@@ -282,7 +282,7 @@ def test_reordering_nodes_changes_nothing(getkey):
     """Neither their shares nor what compaction keeps, makes and costs (S1), (C1)."""
     network = network_of((4, 3), sd=0.1, key=getkey())
     where = lambda net: net.output.weights.kernel
-    weak = jnp.array([1, 1e-3, 1])[:, None]
+    weak = jnp.array([1, 1e-3, 1])[None]
     kernel = where(network)
     spread = jnp.asarray(np.log(np.asarray(kernel.scale * weak)))
     network = eqx.tree_at(where, network, type(kernel)(kernel.loc * weak, spread))

@@ -304,7 +304,8 @@ def test_a_draw_is_a_whole_function_with_fresh_noise_for_each_row(getkey):
 def untrained(monkeypatch):
     """A regressor of two targets in units of their own, whose training does nothing."""
 
-    def no_training(run, *args, **kwargs):
+    def no_training(job, *args, **kwargs):
+        run = job.run
         run.history.status = Status.BUDGET
         return run
 

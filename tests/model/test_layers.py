@@ -103,8 +103,8 @@ def test_draw_has_the_moments_of_the_model_by_hand(getkey, prior):
     layer = layer_of(prior, key=getkey())
     u = np.asarray(conditional(layer, key=getkey()).draw())
     kernel, bias = layer.weights.kernel, layer.weights.bias
-    m = X @ np.asarray(kernel.loc) + np.asarray(bias.loc)
-    v = X**2 @ np.asarray(kernel.scale) ** 2 + np.asarray(bias.scale) ** 2
+    m = X @ np.asarray(kernel.loc).T + np.asarray(bias.loc)
+    v = X**2 @ np.asarray(kernel.scale).T ** 2 + np.asarray(bias.scale) ** 2
     qs = [scale.q for scale in layer.scales.values()]
     loc = sum(np.asarray(q.loc) for q in qs)
     variance = sum(np.asarray(q.scale) ** 2 for q in qs)
@@ -178,7 +178,8 @@ def test_all_weights_into_a_node_share_its_scale(getkey, nodes):
     layer = layer_of(Horseshoe(), key=getkey(), nodes=nodes, sd=1e-9)
     kernel, bias = all_weights(layer, key=getkey())
     factor = np.asarray(bias) / np.asarray(layer.weights.bias.loc)
-    spread = np.asarray(kernel) / np.asarray(layer.weights.kernel.loc) / factor[:, None]
+    spread = np.asarray(kernel) / np.asarray(layer.weights.kernel.loc).T
+    spread = spread / factor[:, None]
     np.testing.assert_allclose(spread, 1, rtol=1e-5)
     tau, upsilon = layer.scales["tau"].q, layer.scales["upsilon"].q
     sd = float(jnp.hypot(tau.scale[0], upsilon.scale))
@@ -203,7 +204,7 @@ def test_reordering_nodes_changes_nothing(getkey, prior):
     """The divergences are sums over nodes; noise goes by their numbers (M6), (M7)."""
     layer, key = layer_of(prior, key=getkey()), getkey()
     order = jnp.array([2, 0, 3, 1])
-    reorder = lambda leaf: leaf[..., order] if leaf.shape[-1:] == (NODES,) else leaf
+    reorder = lambda leaf: leaf[order] if leaf.shape[:1] == (NODES,) else leaf
     arrays, static = eqx.partition(layer, eqx.is_array)
     moved = eqx.combine(jax.tree.map(reorder, arrays), static)
     assert layer.kl().keys() == moved.kl().keys()
@@ -240,10 +241,10 @@ def test_a_layer_starts_with_weights_of_variance_two_over_fan_in(getkey, prior, 
     median = sum(np.asarray(scale.q.loc) for scale in layer.scales.values())
     factor = np.exp(median) if form == "non-centred" else 1.0
     kernel, bias = layer.weights.kernel, layer.weights.bias
-    w = np.concatenate([np.asarray(kernel.loc), np.asarray(bias.loc)[None]]) * factor
+    w = np.concatenate([np.asarray(kernel.loc).T, np.asarray(bias.loc)[None]]) * factor
     sd = np.sqrt(2 / (d_in + 1))
     assert stats.kstest(w.ravel(), stats.norm(0, sd).cdf).pvalue > 1e-6
-    own_sd = np.asarray(kernel.scale) * factor
+    own_sd = np.asarray(kernel.scale).T * factor
     np.testing.assert_allclose(own_sd, INITIAL_SD * sd, rtol=1e-9)
 
 

@@ -163,9 +163,10 @@ def test_bound_is_the_expectation_of_the_log_joint_over_q(getkey, prior):
         prior_sd = np.ones_like(scale) if non_centred else scale
         multiplier = scale if non_centred else np.ones_like(scale)
         kernel, bias = w
-        log_ratio += stats.norm.logpdf(kernel, 0, prior_sd[:, None]).sum((1, 2))
+        log_ratio += stats.norm.logpdf(kernel, 0, prior_sd[..., None]).sum((1, 2))
         log_ratio += stats.norm.logpdf(bias, 0, prior_sd).sum(1)
-        a = a @ (multiplier[:, None] * kernel) + (multiplier * bias)[:, None]
+        kernel = (multiplier[..., None] * kernel).swapaxes(1, 2)
+        a = a @ kernel + (multiplier * bias)[:, None]
         a = np.tanh(a) if layer is not network.output else a
     q = network.likelihood.gamma
     law = stats.gamma(np.asarray(q.shape), scale=np.exp(-np.asarray(q.log_rate)))
@@ -250,15 +251,15 @@ def test_output_layer_scales_its_mean(getkey, kappa):
         net.output.weights.kernel.log_scale,
         net.output.weights.bias.log_scale,
     ]
-    values = [jnp.array(np.log(kappa)), jnp.zeros((4, TARGETS)), jnp.zeros(TARGETS)]
+    values = [jnp.array(np.log(kappa)), jnp.zeros((TARGETS, 4)), jnp.zeros(TARGETS)]
     network = eqx.tree_at(where, network, values)
     x, y = data(NOISE, key=getkey())
     actual = bound_of(network, x, y, jnp.ones(ROWS), getkey()).log_likelihood
     # With no spread in the hidden layer, any draw has its activations.
     a, y = np.asarray(sample_of(network, getkey()).hidden(x)[-1]), np.asarray(y)
     kernel, bias = network.output.weights.kernel, network.output.weights.bias
-    mean = a @ np.asarray(kernel.loc) + np.asarray(bias.loc)
-    variance = a**2 @ np.asarray(kernel.scale) ** 2 + np.asarray(bias.scale) ** 2
+    mean = a @ np.asarray(kernel.loc).T + np.asarray(bias.loc)
+    variance = a**2 @ np.asarray(kernel.scale).T ** 2 + np.asarray(bias.scale) ** 2
     q = network.likelihood.gamma
     gamma, log_gamma = np.asarray(q.mean()), np.asarray(q.expected_log())
 
@@ -431,11 +432,11 @@ def test_reordering_nodes_changes_nothing(getkey):
     """Neither bound nor draws, when the next layer's inputs move along (B1), (R1)."""
     network = network_of(Horseshoe(), key=getkey())
     order = jnp.array([2, 0, 3, 1])
-    last = lambda leaf: leaf[..., order] if leaf.shape[-1:] == (4,) else leaf
+    first = lambda leaf: leaf[order] if leaf.shape[:1] == (4,) else leaf
     arrays, static = eqx.partition(network.layers[0], eqx.is_array)
-    hidden = eqx.combine(jax.tree.map(last, arrays), static)
+    hidden = eqx.combine(jax.tree.map(first, arrays), static)
     output = network.output
-    kernel = jax.tree.map(lambda leaf: leaf[order], output.weights.kernel)
+    kernel = jax.tree.map(lambda leaf: leaf[:, order], output.weights.kernel)
     output = eqx.tree_at(
         lambda layer: (layer.weights.kernel, layer.inputs),
         output,

@@ -34,8 +34,8 @@ class AbstractWeights(eqx.Module):
         """Mean and variance of w_k . [x, 1] for each node and row (M6, unit scale)."""
 
     @abc.abstractmethod
-    def expected(self) -> Float[Array, "d_in nodes"]:
-        """E[w_ik], biases left out."""
+    def expected(self) -> Float[Array, "nodes d_in"]:
+        """E[w_ki], biases left out."""
 
     @abc.abstractmethod
     def squared_norm(self) -> Float[Array, " nodes"]:
@@ -56,7 +56,7 @@ class AbstractWeights(eqx.Module):
         nodes: Int[Array, " nodes"],
         *,
         key: PRNGKeyArray,
-    ) -> tuple[Float[Array, "d_in nodes"], Float[Array, " nodes"]]:
+    ) -> tuple[Float[Array, "nodes d_in"], Float[Array, " nodes"]]:
         """One draw of the weights and of the biases.
 
         `inputs` and `nodes` are the numbers under which each has its noise.
@@ -74,9 +74,13 @@ class AbstractWeights(eqx.Module):
 
 
 class FactorisedWeights(AbstractWeights):
-    """Independent normals for all weights and biases."""
+    """Independent normals for all weights and biases.
 
-    kernel: Normal
+    Row k of the kernel holds the weights into node k: so the gradient of a small layer
+    comes out of its matrix product in the faster of the two orders.
+    """
+
+    kernel: Normal  # nodes x d_in
     bias: Normal
 
     @classmethod
@@ -90,41 +94,41 @@ class FactorisedWeights(AbstractWeights):
             return Normal(spread * jr.normal(key, shape), log_sd)
 
         key_kernel, key_bias = jr.split(key)
-        return cls(normal(key_kernel, d_in, nodes), normal(key_bias, nodes))
+        return cls(normal(key_kernel, nodes, d_in), normal(key_bias, nodes))
 
     @property
     def fan_in(self) -> int:
         """Weights into one node, its bias included."""
-        return self.kernel.loc.shape[0] + 1
+        return self.kernel.loc.shape[1] + 1
 
     @property
     def nodes(self) -> int:
         """Number of nodes."""
-        return self.kernel.loc.shape[1]
+        return self.kernel.loc.shape[0]
 
     def moments(
         self, x: Float[Array, "d_in batch"]
     ) -> tuple[Float[Array, "nodes batch"], Float[Array, "nodes batch"]]:
         """Mean and variance of w_k . [x, 1]: two matrix products."""
-        mean = self.kernel.loc.T @ x + self.bias.loc[:, None]
-        variance = self.kernel.variance.T @ x**2 + self.bias.variance[:, None]
+        mean = self.kernel.loc @ x + self.bias.loc[:, None]
+        variance = self.kernel.variance @ x**2 + self.bias.variance[:, None]
         return mean, variance
 
-    def expected(self) -> Float[Array, "d_in nodes"]:
+    def expected(self) -> Float[Array, "nodes d_in"]:
         """Their locations, biases left out."""
         return self.kernel.loc
 
     def squared_norm(self) -> Float[Array, " nodes"]:
         """E|w_k|^2 (F2)."""
-        return self.kernel.second_moment().sum(0) + self.bias.second_moment()
+        return self.kernel.second_moment().sum(1) + self.bias.second_moment()
 
     def expected_norms(self) -> Float[Array, " nodes"]:
         """|E w_k|."""
-        return jnp.sqrt((self.kernel.loc**2).sum(0) + self.bias.loc**2)
+        return jnp.sqrt((self.kernel.loc**2).sum(1) + self.bias.loc**2)
 
     def entropy(self) -> Float[Array, " nodes"]:
         """Sum of the entropies (F1)."""
-        return self.kernel.entropy().sum(0) + self.bias.entropy()
+        return self.kernel.entropy().sum(1) + self.bias.entropy()
 
     def sample(
         self,
@@ -132,10 +136,10 @@ class FactorisedWeights(AbstractWeights):
         nodes: Int[Array, " nodes"],
         *,
         key: PRNGKeyArray,
-    ) -> tuple[Float[Array, "d_in nodes"], Float[Array, " nodes"]]:
+    ) -> tuple[Float[Array, "nodes d_in"], Float[Array, " nodes"]]:
         """One draw of the weights and of the biases."""
         key_kernel, key_bias = jr.split(key)
-        kernel_noise, _ = normals(inputs, nodes, key=key_kernel)
+        kernel_noise, _ = normals(nodes, inputs, key=key_kernel)
         bias_noise, _ = normals(jnp.zeros(1, int), nodes, key=key_bias)
         return self.kernel.at(kernel_noise), self.bias.at(bias_noise[0])
 

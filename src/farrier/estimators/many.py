@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import clone
 
 from ..console import progress
-from ..infer.many import train_many
+from ..infer.parallel import train_many
 from ..infer.train import Run, Status
 from .base import NetworkEstimator
 from .checks import Unchecked
@@ -17,7 +17,7 @@ Estimator = TypeVar("Estimator", bound=NetworkEstimator)
 
 
 def fit_many(
-    models: Estimator | Sequence[Estimator],
+    models: Unchecked,
     X: Unchecked,
     y: Unchecked,
     sample_weight: Unchecked = None,
@@ -87,9 +87,7 @@ def fit_many(
     return models
 
 
-def _checked_models(
-    models: Estimator | Sequence[Estimator], rows: Sequence[np.ndarray] | None
-) -> list[Estimator]:
+def _checked_models(models: Unchecked, rows: Sequence[np.ndarray] | None) -> list:
     if isinstance(models, NetworkEstimator):
         models = [models] if rows is None else [clone(models) for _ in rows]
     models = list(models)

@@ -196,10 +196,10 @@ def _fold_inputs(layer: Layer, kept: np.ndarray, moments: Activations) -> Layer:
     spread = moments.square - moments.mean.mean(0) ** 2
     # The difference may round to less than 0 where a node is constant.
     spread = jnp.where(gone, jnp.maximum(spread, 0), 0)
-    variance = bias.scale**2 + square @ kernel.scale**2 + spread @ kernel.loc**2
-    bias = Normal(bias.loc + constant @ kernel.loc, 0.5 * jnp.log(variance))
-    loc = kernel.loc + slopes @ kernel.loc
-    zero = gone[:, None]
+    variance = bias.variance + kernel.variance @ square + kernel.loc**2 @ spread
+    bias = Normal(bias.loc + kernel.loc @ constant, 0.5 * jnp.log(variance))
+    loc = kernel.loc + kernel.loc @ slopes.T
+    zero = gone[None]
     kernel = Normal(
         jnp.where(zero, 0, loc), jnp.where(zero, -jnp.inf, kernel.log_scale)
     )
@@ -238,7 +238,7 @@ def drop(network: Network, keep: tuple[np.ndarray, ...]) -> Network:
 
 def _drop_nodes(layer: Layer, kept: np.ndarray) -> Layer:
     def pick(leaf: Any) -> Any:
-        return leaf[..., kept] if eqx.is_array_like(leaf) and np.ndim(leaf) else leaf
+        return leaf[kept] if eqx.is_array_like(leaf) and np.ndim(leaf) else leaf
 
     scales = {
         name: jax.tree.map(pick, scale) if scale.q.loc.ndim else scale
@@ -255,7 +255,7 @@ def _drop_nodes(layer: Layer, kept: np.ndarray) -> Layer:
 
 def _drop_inputs(layer: Layer, kept: np.ndarray) -> Layer:
     assert isinstance(layer.weights, FactorisedWeights)
-    kernel = jax.tree.map(lambda leaf: leaf[kept], layer.weights.kernel)
+    kernel = jax.tree.map(lambda leaf: leaf[:, kept], layer.weights.kernel)
     inputs = jax.tree.map(lambda leaf: leaf[kept], layer.inputs)
     return eqx.tree_at(
         lambda layer: (layer.weights.kernel, layer.inputs),

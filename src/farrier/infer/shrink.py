@@ -80,8 +80,9 @@ def _look(
     variances = [law.draw().var(1) for law in laws[1:]]
     variances[-1] = variances[-1] + target_noise(network)
     layers = (*network.layers[1:], network.output)
+    tiny = jnp.finfo(float).tiny
     shares = [
-        a.var(1)[:, None] * layer.expected_weights() ** 2 / jnp.maximum(v, 1e-30)[None]
+        a.var(1)[:, None] * layer.expected_weights().T ** 2 / jnp.maximum(v, tiny)[None]
         for a, layer, v in zip(hidden, layers, variances, strict=True)
     ]
     return [a.mean(1) for a in hidden], shares
@@ -124,7 +125,7 @@ def _with_means(
     for index, (kept, mean) in enumerate(zip(keep, means, strict=True), start=1):
         weights = layers[index].weights
         assert isinstance(weights, FactorisedWeights)
-        added = np.where(kept, 0, mean) @ np.asarray(weights.kernel.loc)
+        added = np.asarray(weights.kernel.loc) @ np.where(kept, 0, mean)
         loc = jnp.asarray(np.asarray(weights.bias.loc) + added)
         layers[index] = eqx.tree_at(
             lambda layer: layer.weights.bias.loc, layers[index], loc

@@ -103,15 +103,15 @@ class Layer(eqx.Module):
         kernel, bias = self.weights.sample(self.inputs, self.nodes, key=key_weights)
         log_scale, _ = self._draw_scales(jnp.zeros(1, int), key=key_scales)
         factor = self.parametrisation.multiplier(log_scale)
-        return factor.T * kernel, factor[:, 0] * bias
+        return (factor * kernel).T, factor[:, 0] * bias
 
     def expected_norms(self) -> Float[Array, " nodes"]:
         """Norm of the expected weights into each node, bias included (M3)."""
         return self._expected_factor() * self.weights.expected_norms()
 
-    def expected_weights(self) -> Float[Array, "d_in nodes"]:
-        """E[w_ik], scales multiplied in, biases left out (M3)."""
-        return self._expected_factor()[None] * self.weights.expected()
+    def expected_weights(self) -> Float[Array, "nodes d_in"]:
+        """E[w_ki], scales multiplied in, biases left out (M3)."""
+        return self._expected_factor()[:, None] * self.weights.expected()
 
     def _expected_factor(self) -> Float[Array, " nodes"]:
         log_scale = jnp.zeros(self.weights.nodes)

@@ -18,7 +18,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 
 from .train import (
     RECORDS_PER_CHUNK,
@@ -39,7 +39,11 @@ GROUP_SIZE = 2**14  # activations of one step of a group: a few such arrays fit 
 
 @compiled
 def run_chunks(
-    states: TrainState, data: Data, schedules: Schedule, keys: PRNGKeyArray, length: int
+    states: TrainState,
+    data: Data,
+    schedules: Schedule,
+    keys: Key[Array, " runs"],
+    length: int,
 ) -> tuple[TrainState, Float[Array, "runs records terms"]]:
     """`chunk` for runs of one form, stacked, with `length` steps in each record."""
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from farrier.core.priors import Horseshoe
-from farrier.infer import many
-from farrier.infer.many import train_many
+from farrier.infer import parallel
+from farrier.infer.parallel import train_many
 from farrier.infer.train import Data, Job, Run, Status, TrainConfig, train
 from farrier.model.likelihoods import GaussianNoise
 from farrier.model.network import Network
@@ -62,28 +62,28 @@ def test_runs_in_a_group_end_as_they_do_alone(alone):
 
 
 def test_a_run_that_fills_a_cache_has_the_bits_of_its_own_training(alone, monkeypatch):
-    monkeypatch.setattr(many, "GROUP_SIZE", 1)
+    monkeypatch.setattr(parallel, "GROUP_SIZE", 1)
     jobs, expected = alone
     for index, run in train_many(jobs):
         assert eqx.tree_equal(run.state, expected[index].state)
 
 
 def test_groups_hold_runs_of_one_form_and_use_every_core(monkeypatch):
-    monkeypatch.setattr(many, "_cores", lambda: 2)
+    monkeypatch.setattr(parallel, "_cores", lambda: 2)
     jobs = [job_of(seed, width=3 + seed % 2) for seed in range(8)]
-    groups = many._groups(jobs)
+    groups = parallel._groups(jobs)
     assert sorted(index for group in groups for index in group) == list(range(8))
     for group in groups:
         assert len({index % 2 for index in group}) == 1
         assert len(group) == 2  # four of a form, on two cores
     # A batch of ROWS rows rounded up, times the nodes, fits twice.
-    monkeypatch.setattr(many, "_cores", lambda: 1)
+    monkeypatch.setattr(parallel, "_cores", lambda: 1)
     size = jobs[0].data.batch_size
-    monkeypatch.setattr(many, "GROUP_SIZE", 2 * 3 * size)
-    assert sorted(map(len, many._groups(jobs))) == [1, 1, 1, 1, 2, 2]
+    monkeypatch.setattr(parallel, "GROUP_SIZE", 2 * 3 * size)
+    assert sorted(map(len, parallel._groups(jobs))) == [1, 1, 1, 1, 2, 2]
     # Another budget is another number of steps in a record: another program.
     other = [job_of(0), job_of(1, steps=4_000)]
-    assert many._groups(other) == [[0], [1]]
+    assert parallel._groups(other) == [[0], [1]]
 
 
 def test_a_run_that_has_ended_stands_still_while_others_go_on(alone):
@@ -110,9 +110,9 @@ def test_each_chunk_is_told_with_the_number_of_its_job(alone):
 @pytest.mark.parametrize("group_size", [1, 2**14])
 def test_an_interrupt_ends_all_with_what_they_have(alone, monkeypatch, group_size):
     """`Ctrl-C` reaches the thread that waits; the others end after their chunk."""
-    monkeypatch.setattr(many, "GROUP_SIZE", group_size)
+    monkeypatch.setattr(parallel, "GROUP_SIZE", group_size)
     jobs, _ = alone
-    calm, raised = many.wait, threading.Event()
+    calm, raised = parallel.wait, threading.Event()
 
     def wait(*args, **kwargs):
         if not raised.is_set():
@@ -120,7 +120,7 @@ def test_an_interrupt_ends_all_with_what_they_have(alone, monkeypatch, group_siz
             raise KeyboardInterrupt
         return calm(*args, **kwargs)
 
-    monkeypatch.setattr(many, "wait", wait)
+    monkeypatch.setattr(parallel, "wait", wait)
     found = dict(train_many(jobs, lambda index, run: raised.wait(10)))
     assert found.keys() == {0, 1, 2}
     for run in found.values():
@@ -129,7 +129,7 @@ def test_an_interrupt_ends_all_with_what_they_have(alone, monkeypatch, group_siz
 
 
 def test_an_error_in_one_run_is_raised_and_ends_the_others(alone, monkeypatch):
-    monkeypatch.setattr(many, "GROUP_SIZE", 1)
+    monkeypatch.setattr(parallel, "GROUP_SIZE", 1)
     jobs, _ = alone
 
     def fail(index, run):
