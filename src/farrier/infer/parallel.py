@@ -10,7 +10,7 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any
 
@@ -74,6 +74,8 @@ def train_many(
     double = jnp.result_type(float) == jnp.float64  # a thread starts with the default
 
     def work(members: list[int]) -> list[Run]:
+        if stop.is_set():
+            return [_interrupted(jobs[i].run) for i in members]
         with jax.enable_x64(double):
             if len(members) == 1:
                 (index,) = members
@@ -82,21 +84,21 @@ def train_many(
 
     with ThreadPoolExecutor(_cores()) as pool:
         waiting = {pool.submit(work, members): members for members in _groups(jobs)}
-        while waiting:
-            try:
-                ended, _ = wait(waiting, return_when=FIRST_COMPLETED)
-            except KeyboardInterrupt:
-                stop.set()
-                continue
-            for future in ended:
-                yield from zip(waiting.pop(future), _result(future, stop), strict=True)
+        try:
+            while waiting:
+                try:
+                    ended, _ = wait(waiting, return_when=FIRST_COMPLETED)
+                except KeyboardInterrupt:
+                    stop.set()
+                    continue
+                for future in ended:
+                    yield from zip(waiting.pop(future), future.result(), strict=True)
+        finally:  # also where a run failed, or who asked for them has
+            stop.set()
 
 
-def _result(future: Future[list[Run]], stop: threading.Event) -> list[Run]:
-    """Runs of one piece of work; if it failed, the others are told to end."""
-    if future.exception() is not None:
-        stop.set()
-    return future.result()
+def _interrupted(run: Run) -> Run:
+    return replace(run, history=replace(run.history, status=Status.INTERRUPTED))
 
 
 def _cores() -> int:
@@ -113,6 +115,7 @@ def _groups(jobs: Sequence[Job]) -> list[list[int]]:
         first = jobs[members[0]]
         widest = max(first.run.state.network.widths)
         size = max(1, GROUP_SIZE // (first.data.batch_size * widest))
+        size = size if first.shrink is None else 1  # its shape is its own
         # Not so large that a core has nothing to do.
         size = min(size, -(-len(members) // _cores()))
         groups += [members[i : i + size] for i in range(0, len(members), size)]
@@ -121,10 +124,10 @@ def _groups(jobs: Sequence[Job]) -> list[list[int]]:
 
 def _form(job: Job) -> Hashable:
     """What two jobs must share to be trained by one program."""
-    tree = (job.run.state, job.data, job.run.schedule, job.steps_per_record)
+    tree = (job.run.state, job.data, job.run.schedule)
     leaves, structure = jax.tree.flatten(tree)
     shapes = [(v.shape, v.dtype) if eqx.is_array(v) else v for v in leaves]
-    return structure, tuple(shapes)
+    return structure, tuple(shapes), job.steps_per_record, job.shrink is None
 
 
 def _train_group(
@@ -145,9 +148,9 @@ def _train_group(
                     runs[i] = advanced(jobs[i], run, parts[i], means[i])
                     watch(numbers[i], runs[i])
     except KeyboardInterrupt:
-        for run in runs:
-            if run.history.status is Status.RUNNING:
-                run.history.status = Status.INTERRUPTED
+        running = [run.history.status is Status.RUNNING for run in runs]
+        pairs = zip(runs, running, strict=True)
+        runs = [_interrupted(run) if going else run for run, going in pairs]
     return [replace(run, state=_on_device(run.state)) for run in runs]
 
 
