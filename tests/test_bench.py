@@ -80,3 +80,20 @@ def test_every_generator_makes_normals(monkeypatch):
         assert rates[name] == pytest.approx(2 * total.size / 2.0 / 1e6)
         assert abs(total.mean()) < 5 / np.sqrt(total.size), name
         assert abs(total.var() - 1) < 5 * np.sqrt(8 / total.size), name
+
+
+def test_the_parts_of_a_step_are_timed_one_by_one(monkeypatch):
+    monkeypatch.setattr(bench, "SHAPES", {"8-50-1": (2, (3,), 1, 20, 20, 2)})
+    totals = {}
+
+    def run(programs):
+        for name, program in programs.items():
+            totals[name] = np.asarray(program())
+        return {name: {"median": 4.0} for name in programs}
+
+    monkeypatch.setattr(bench, "interleaved", run)
+    found = bench.where_a_step_goes()
+    assert found.keys() == totals.keys()
+    assert set(found.values()) == {1e6 * 4.0 / 2}
+    assert all(np.isfinite(total).all() for total in totals.values())
+    assert totals["noise_us"] != 0

@@ -20,6 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -28,7 +29,7 @@ from jax import lax
 
 from . import datasets
 from .core.priors import Horseshoe
-from .core.random import box_muller, normals, threefry
+from .core.random import box_muller, fold_in, normals, threefry
 from .estimators import (
     HorseshoeRegressor,
     TrainingWarning,
@@ -133,6 +134,48 @@ def step_ratio(shape: str) -> dict[str, float]:
         "compile_s": ours["first"] - ours["median"],
         "plain_compile_s": theirs["first"] - theirs["median"],
     }
+
+
+def where_a_step_goes() -> dict[str, float]:
+    """Microseconds of what an 8-50-1 step is made of, each by itself inside a scan."""
+    shape = "8-50-1"
+    d_in, widths, d_out, rows, batch_size, steps = SHAPES[shape]
+    data = Data.create(*random_table(shape), batch_size=batch_size)
+    likelihood = GaussianNoise().build(d_out, rows=rows)
+    network = Network.create(d_in, widths, likelihood, Horseshoe(), key=jr.key(0))
+    params, fixed = eqx.partition(network, eqx.is_inexact_array)
+
+    def noise(key: jax.Array) -> jax.Array:
+        numbers = jnp.arange(widths[0]), jnp.arange(len(data.weight))
+        return jnp.add(*(z[0, 0] for z in normals(*numbers, key=key)))
+
+    def bound(key: jax.Array, params: Network = params) -> jax.Array:
+        whole = eqx.combine(params, fixed)
+        return whole.bound(data.x, data.y, data.weight, key=key).total
+
+    def gradient(key: jax.Array) -> jax.Array:
+        grads = jax.grad(lambda params: bound(key, params))(params)
+        return jnp.stack([g.ravel()[0] for g in jax.tree.leaves(grads)]).sum()
+
+    def program(part: Callable[[jax.Array], jax.Array]) -> Callable[[], jax.Array]:
+        @partial(jax.jit, compiler_options=COMPILER_OPTIONS)
+        def run(key: jax.Array) -> jax.Array:
+            def step(total: jax.Array, i: jax.Array) -> tuple[jax.Array, None]:
+                return total + part(fold_in(key, i)), None
+
+            return lax.scan(step, jnp.zeros(()), jnp.arange(steps))[0]
+
+        return lambda: run(jr.key(0))
+
+    found = interleaved(
+        {
+            "noise_us": program(noise),
+            "bound_us": program(bound),
+            "bound_and_gradient_us": program(gradient),
+            "whole_step_us": our_steps(shape, data),
+        }
+    )
+    return {name: 1e6 * times["median"] / steps for name, times in found.items()}
 
 
 def plain_steps(data: Data, sizes: tuple[int, ...], steps: int) -> Callable:
@@ -388,6 +431,7 @@ def parts(data: Path) -> dict[str, Callable[[], dict[str, float]]]:
     """What can be timed, by name; the last takes a quarter of an hour."""
     return {
         **{f"step {shape}": partial(step_ratio, shape) for shape in SHAPES},
+        "where an 8-50-1 step goes": where_a_step_goes,
         "many fits": many_fits,
         "random normals (M/s)": random_numbers,
         "fit and predict": fit_and_predict,
