@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -13,8 +13,6 @@ from ..infer.train import Run, Status
 from .base import NetworkEstimator
 from .checks import Unchecked
 
-Estimator = TypeVar("Estimator", bound=NetworkEstimator)
-
 
 def fit_many(
     models: Unchecked,
@@ -23,9 +21,9 @@ def fit_many(
     sample_weight: Unchecked = None,
     *,
     rows: Sequence[np.ndarray] | None = None,
-    after_fit: Callable[[int, Estimator], None] = lambda index, model: None,
+    after_fit: Callable[[int, Any], None] = lambda index, model: None,
     verbose: int = 0,
-) -> list[Estimator]:
+) -> list[Any]:
     """Fit many estimators at once: on all cores, and small ones in one program.
 
     Each ends as its own `fit` would; small ones up to the rounding of sums.
