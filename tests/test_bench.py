@@ -62,18 +62,23 @@ def test_many_fits_are_timed_against_one(monkeypatch):
     assert found["ratio"] == pytest.approx(found["2_fits_s"] / found["one_s"])
 
 
+def run_once(monkeypatch, *, seconds):
+    """What each program will have made, when all are said to take so long."""
+    made = {}
+
+    def run(programs):
+        made.update({name: np.asarray(program()) for name, program in programs.items()})
+        return {name: {"median": seconds} for name in programs}
+
+    monkeypatch.setattr(bench, "interleaved", run)
+    return made
+
+
 def test_every_generator_makes_normals(monkeypatch):
     """As many as it says; their product has mean 0 and variance 1."""
     monkeypatch.setattr(bench, "NORMALS", 2**19)
     monkeypatch.setattr(bench, "REPEATS", 1)
-    totals = {}
-
-    def run(programs):
-        for name, program in programs.items():
-            totals[name] = np.asarray(program())
-        return {name: {"median": 2.0} for name in programs}
-
-    monkeypatch.setattr(bench, "interleaved", run)
+    totals = run_once(monkeypatch, seconds=2.0)
     rates = bench.random_numbers()
     assert rates.keys() == totals.keys()
     for name, total in totals.items():
@@ -84,14 +89,7 @@ def test_every_generator_makes_normals(monkeypatch):
 
 def test_the_parts_of_a_step_are_timed_one_by_one(monkeypatch):
     monkeypatch.setattr(bench, "SHAPES", {"8-50-1": (2, (3,), 1, 20, 20, 2)})
-    totals = {}
-
-    def run(programs):
-        for name, program in programs.items():
-            totals[name] = np.asarray(program())
-        return {name: {"median": 4.0} for name in programs}
-
-    monkeypatch.setattr(bench, "interleaved", run)
+    totals = run_once(monkeypatch, seconds=4.0)
     found = bench.where_a_step_goes()
     assert found.keys() == totals.keys()
     assert set(found.values()) == {1e6 * 4.0 / 2}

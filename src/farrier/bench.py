@@ -100,14 +100,26 @@ def random_table(shape: str) -> tuple[np.ndarray, np.ndarray]:
     return x, random.integers(0, d_out, rows)
 
 
+def smooth_table(rows: int, d_in: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of a curved surface with a little noise."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(rows, d_in))
+    y = np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2] + 0.1 * random.normal(size=rows)
+    return x, y
+
+
+def our_network(shape: str) -> Network:
+    """A horseshoe network before training."""
+    d_in, widths, d_out, rows, *_ = SHAPES[shape]
+    noise = GaussianNoise() if d_out == 1 else Categorical()
+    likelihood = noise.build(d_out, rows=rows)
+    return Network.create(d_in, widths, likelihood, Horseshoe(), key=jr.key(0))
+
+
 def our_steps(shape: str, data: Data) -> Callable[[], jax.Array]:
     """A horseshoe network that is trained on by so many steps with each call."""
-    d_in, widths, d_out, rows, _, steps = SHAPES[shape]
-    likelihood = (GaussianNoise() if d_out == 1 else Categorical()).build(
-        d_out, rows=rows
-    )
-    network = Network.create(d_in, widths, likelihood, Horseshoe(), key=jr.key(0))
-    state = TrainState.create(network)
+    *_, steps = SHAPES[shape]
+    state = TrainState.create(our_network(shape))
     schedule = Schedule.create(TrainConfig(steps=2**30))
 
     def run() -> jax.Array:
@@ -139,11 +151,9 @@ def step_ratio(shape: str) -> dict[str, float]:
 def where_a_step_goes() -> dict[str, float]:
     """Microseconds of what an 8-50-1 step is made of, each by itself inside a scan."""
     shape = "8-50-1"
-    d_in, widths, d_out, rows, batch_size, steps = SHAPES[shape]
+    _, widths, *_, batch_size, steps = SHAPES[shape]
     data = Data.create(*random_table(shape), batch_size=batch_size)
-    likelihood = GaussianNoise().build(d_out, rows=rows)
-    network = Network.create(d_in, widths, likelihood, Horseshoe(), key=jr.key(0))
-    params, fixed = eqx.partition(network, eqx.is_inexact_array)
+    params, fixed = eqx.partition(our_network(shape), eqx.is_inexact_array)
 
     def noise(key: jax.Array) -> jax.Array:
         numbers = jnp.arange(widths[0]), jnp.arange(len(data.weight))
@@ -158,14 +168,7 @@ def where_a_step_goes() -> dict[str, float]:
         return jnp.stack([g.ravel()[0] for g in jax.tree.leaves(grads)]).sum()
 
     def program(part: Callable[[jax.Array], jax.Array]) -> Callable[[], jax.Array]:
-        @partial(jax.jit, compiler_options=COMPILER_OPTIONS)
-        def run(key: jax.Array) -> jax.Array:
-            def step(total: jax.Array, i: jax.Array) -> tuple[jax.Array, None]:
-                return total + part(fold_in(key, i)), None
-
-            return lax.scan(step, jnp.zeros(()), jnp.arange(steps))[0]
-
-        return lambda: run(jr.key(0))
+        return scanned(lambda key, i: part(fold_in(key, i)), (), steps, jr.key(0))
 
     found = interleaved(
         {
@@ -176,6 +179,24 @@ def where_a_step_goes() -> dict[str, float]:
         }
     )
     return {name: 1e6 * times["median"] / steps for name, times in found.items()}
+
+
+def scanned(
+    part: Callable[[jax.Array, jax.Array], jax.Array],
+    shape: tuple[int, ...],
+    steps: int,
+    key: jax.Array,
+) -> Callable[[], jax.Array]:
+    """A program that adds up what `part` makes of the key and of each step."""
+
+    @partial(jax.jit, compiler_options=COMPILER_OPTIONS)
+    def run(key: jax.Array) -> jax.Array:
+        def step(total: jax.Array, i: jax.Array) -> tuple[jax.Array, None]:
+            return total + part(key, i), None
+
+        return lax.scan(step, jnp.zeros(shape), jnp.arange(steps))[0]
+
+    return lambda: run(key)
 
 
 def plain_steps(data: Data, sizes: tuple[int, ...], steps: int) -> Callable:
@@ -240,15 +261,11 @@ def random_numbers() -> dict[str, float]:
     def program(
         generator: Callable, kind: str = "threefry2x32"
     ) -> Callable[[], jax.Array]:
-        @partial(jax.jit, compiler_options=COMPILER_OPTIONS)
-        def run(key: jax.Array) -> jax.Array:
-            def step(total: jax.Array, i: jax.Array) -> tuple[jax.Array, None]:
-                a, b = generator(jr.fold_in(key, i))
-                return total + a * b, None
+        def product(key: jax.Array, i: jax.Array) -> jax.Array:
+            a, b = generator(jr.fold_in(key, i))
+            return a * b
 
-            return lax.scan(step, jnp.zeros((rows, columns)), jnp.arange(pairs))[0]
-
-        return lambda: run(jr.key(0, impl=kind))
+        return scanned(product, (rows, columns), pairs, jr.key(0, impl=kind))
 
     columns_and_rows = jnp.arange(rows), jnp.arange(columns)
     found = interleaved(
@@ -270,9 +287,8 @@ def random_numbers() -> dict[str, float]:
 def many_fits() -> dict[str, float]:
     """20 fits as one piece of work / one fit, for 8-50-1."""
     d_in, widths, _, rows, _, steps = SHAPES["8-50-1"]
+    x, y = smooth_table(rows + 100, d_in)
     random = np.random.default_rng(0)
-    x = random.normal(size=(rows + 100, d_in))
-    y = np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2] + 0.1 * random.normal(size=len(x))
     splits = [random.permutation(len(x))[:rows] for _ in range(FITS)]
 
     def fresh() -> HorseshoeRegressor:
@@ -295,14 +311,12 @@ def many_fits() -> dict[str, float]:
 
 def fit_and_predict() -> dict[str, float]:
     """A default fit of 1,000 x 8, and predictions with 100 draws before and after."""
-    random = np.random.default_rng(0)
-    x = random.normal(size=(1_000, 8))
-    y = np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2] + 0.1 * random.normal(size=1_000)
+    x, y = smooth_table(1_000, 8)
     began = time.perf_counter()
     model = HorseshoeRegressor(n_draws=100, random_state=0).fit(x, y)
     fit = time.perf_counter() - began
     small = model.compact()
-    many = random.normal(size=(20_000, 8))
+    many, _ = smooth_table(20_000, 8)
     found = interleaved(
         {"whole": lambda: model.predict(many), "compact": lambda: small.predict(many)}
     )
@@ -339,6 +353,18 @@ def start_up() -> dict[str, float]:
     return {name: times["median"] for name, times in found.items()}
 
 
+def printed(program: str, *arguments: str, **variables: str) -> float:
+    """The number that a program prints in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program, *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | variables,
+    )
+    return float(done.stdout)
+
+
 def compile_time() -> dict[str, float]:
     """Seconds of a fit of one step in a new process: cold, then with JAX's cache."""
     program = (
@@ -349,22 +375,12 @@ def compile_time() -> dict[str, float]:
         "HorseshoeRegressor((50,), max_iter=1).fit(x, x[:, 0])\n"
         "print(time.perf_counter() - began)\n"
     )
-    found = []
     with tempfile.TemporaryDirectory() as folder:
         kept = {
             "JAX_COMPILATION_CACHE_DIR": folder,
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-            "PYTHONWARNINGS": "ignore",
         }
-        for _ in range(2):
-            done = subprocess.run(
-                [sys.executable, "-c", program],
-                check=True,
-                capture_output=True,
-                text=True,
-                env=os.environ | kept,
-            )
-            found.append(float(done.stdout))
+        found = [printed(program, **kept) for _ in range(2)]
     return {"cold_s": found[0], "cached_s": found[1], "ratio": found[1] / found[0]}
 
 
@@ -383,15 +399,11 @@ def memory(data: Path) -> dict[str, float]:
     )
     x, y = datasets.covtype(data)
     x = x.astype(np.float64)
-    peak = {}
     with tempfile.TemporaryDirectory() as folder:
         paths = [str(Path(folder) / name) for name in ("x.npy", "y.npy")]
         for path, values in zip(paths, (x, y), strict=True):
             np.save(path, values)
-        for what in ("load", "fit"):
-            command = [sys.executable, "-W", "ignore", "-c", program, *paths, what]
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
-            peak[what] = float(done.stdout)
+        peak = {what: printed(program, *paths, what) for what in ("load", "fit")}
     return {
         "data_GB": x.nbytes / 1e9,
         "only_loaded_GB": peak["load"] / 1e9,

@@ -1,12 +1,14 @@
 """Checkpoints: a training run between two chunks, in one file."""
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from . import persist
 from .infer.shrink import without
-from .infer.train import History, Run, Status
+from .infer.train import History, Removal, Run, Status
 
 KIND = "checkpoint"
 
@@ -16,8 +18,7 @@ def write_checkpoint(path: str | Path, run: Run, *, mark: str, seed: int) -> Non
     history = run.history
     header = {"mark": mark, "seed": seed, "history": history.summary()}
     arrays = persist.flatten((run.state, run.schedule), "run")
-    arrays["history.step"] = history.step
-    arrays |= {f"history.terms.{name}": v for name, v in history.terms.items()}
+    arrays |= history_arrays(history)
     persist.write(path, KIND, header, arrays)
 
 
@@ -39,8 +40,7 @@ def resume(path: str | Path, fresh: Run) -> Run:
     if not Path(path).exists():
         return fresh
     header, arrays = persist.read(path, KIND)
-    terms = {n: arrays[f"history.terms.{n}"] for n in fresh.history.terms}
-    history = History.restored(arrays["history.step"], terms, header["history"])
+    history = read_history(fresh.history.terms, arrays, header["history"])
     if history.status is Status.INTERRUPTED:
         history.status = Status.RUNNING
     skeleton = without(fresh.state, _kept(fresh, history))
@@ -52,6 +52,25 @@ def _kept(fresh: Run, history: History) -> tuple[np.ndarray, ...]:
     """For each hidden layer, which nodes have not left."""
     keep = []
     for number, layer in enumerate(fresh.state.network.layers, start=1):
-        gone = [r.nodes for r in history.removed if r.layer == number]
-        keep.append(~np.isin(layer.nodes, [node for nodes in gone for node in nodes]))
+        gone = [node for r in history.removed if r.layer == number for node in r.nodes]
+        keep.append(~np.isin(layer.nodes, gone))
     return tuple(keep)
+
+
+def history_arrays(history: History) -> dict[str, np.ndarray]:
+    """The records of a history, as a file holds them beside its summary."""
+    terms = {f"history.terms.{name}": values for name, values in history.terms.items()}
+    return {"history.step": history.step} | terms
+
+
+def read_history(
+    names: Iterable[str], arrays: dict[str, np.ndarray], summary: dict[str, Any]
+) -> History:
+    """The history that a file holds: records of the terms `names`, and a summary."""
+    removed = [
+        Removal(r["step"], r["layer"], tuple(r["nodes"])) for r in summary["removed"]
+    ]
+    status = Status(summary["status"])
+    terms = {name: arrays[f"history.terms.{name}"] for name in names}
+    fields = summary | {"status": status, "removed": tuple(removed)}
+    return History(arrays["history.step"], terms, **fields)

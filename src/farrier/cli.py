@@ -100,13 +100,14 @@ def bench(
     if peers:
         _bench_peers(output, data)
         return
+    parts = timings.parts(data)
     chosen = {
         name: part
-        for name, part in timings.parts(data).items()
+        for name, part in parts.items()
         if only is None or any(text in name for text in only)
     }
     if not chosen:
-        names = ", ".join(repr(name) for name in timings.parts(data))
+        names = ", ".join(repr(name) for name in parts)
         raise typer.BadParameter(f"No part holds {only}. There are {names}.")
     if not data.is_dir():
         for name in [name for name in ("memory", "shrinking") if name in chosen]:

@@ -22,18 +22,24 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import persist
-from ..checkpoint import read_seed, resume, write_checkpoint
+from ..checkpoint import (
+    history_arrays,
+    read_history,
+    read_seed,
+    resume,
+    write_checkpoint,
+)
 from ..console import progress
 from ..core.priors import PRIORS, AbstractPrior, Gaussian, Horseshoe
 from ..infer.compact import NEARLY_ALL, Compaction, Nodes, compact, find_nodes
 from ..infer.shrink import could_pay, shrunk
 from ..infer.train import (
     Data,
-    History,
     Job,
     Run,
     Status,
     TrainConfig,
+    converted,
     run_chunk,
     train,
 )
@@ -569,8 +575,7 @@ class NetworkEstimator(BaseEstimator):
             self._x_standard.mean,
             self._x_standard.scale,
         )
-        arrays["history.step"] = history.step
-        arrays |= {f"history.terms.{name}": v for name, v in history.terms.items()}
+        arrays |= history_arrays(history)
         return header, arrays
 
     @classmethod
@@ -598,11 +603,7 @@ class NetworkEstimator(BaseEstimator):
         if done:
             model.compaction_ = model._compaction
         names = model.network_.term_names()
-        model.history_ = History.restored(
-            arrays["history.step"],
-            {name: arrays[f"history.terms.{name}"] for name in names},
-            header["history"],
-        )
+        model.history_ = read_history(names, arrays, header["history"])
         model._node_report = Nodes(
             tuple(arrays[f"nodes[{layer}].shares"] for layer in layers)
         )
@@ -621,7 +622,7 @@ def _narrow(y: np.ndarray) -> np.ndarray:
 def _converted(value: Any, convert: Callable) -> Any:
     """The value, with the arrays of all networks that it holds converted."""
     if isinstance(value, eqx.Module):
-        return jax.tree.map(lambda v: convert(v) if eqx.is_array(v) else v, value)
+        return converted(value, convert)
     if isinstance(value, Run | Compaction):
         fields = {n: _converted(v, convert) for n, v in vars(value).items()}
         return dataclasses.replace(value, **fields)

@@ -26,9 +26,14 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        vars(estimator).clear()
-        vars(estimator).update(before)
+        put_back(estimator, before)
         raise
+
+
+def put_back(estimator: Any, before: dict[str, Any]) -> None:
+    """Give an estimator the attributes that it had before."""
+    vars(estimator).clear()
+    vars(estimator).update(before)
 
 
 @contextmanager

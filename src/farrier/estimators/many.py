@@ -11,7 +11,7 @@ from ..console import progress
 from ..infer.parallel import train_many
 from ..infer.train import Run, Status
 from .base import NetworkEstimator
-from .checks import Unchecked
+from .checks import Unchecked, put_back
 
 
 def fit_many(
@@ -79,8 +79,7 @@ def fit_many(
                 after_fit(index, models[index])
     except BaseException:  # what is fitted stays; the others are as they were
         for index in set(range(len(models))) - ended:
-            vars(models[index]).clear()
-            vars(models[index]).update(before[index])
+            put_back(models[index], before[index])
         raise
     return models
 

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 import equinox as eqx
@@ -31,6 +32,7 @@ from .train import (
     advanced,
     chunk,
     compiled,
+    converted,
     train,
 )
 
@@ -102,7 +104,9 @@ def _interrupted(run: Run) -> Run:
 
 
 def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _groups(jobs: Sequence[Job]) -> list[list[int]]:
@@ -148,10 +152,9 @@ def _train_group(
                     runs[i] = advanced(jobs[i], run, parts[i], means[i])
                     watch(numbers[i], runs[i])
     except KeyboardInterrupt:
-        running = [run.history.status is Status.RUNNING for run in runs]
-        pairs = zip(runs, running, strict=True)
-        runs = [_interrupted(run) if going else run for run, going in pairs]
-    return [replace(run, state=_on_device(run.state)) for run in runs]
+        running = Status.RUNNING
+        runs = [_interrupted(r) if r.history.status is running else r for r in runs]
+    return [replace(run, state=converted(run.state, jnp.asarray)) for run in runs]
 
 
 def _stacked(trees: list[PyTree]) -> PyTree:
@@ -163,17 +166,5 @@ def _stacked(trees: list[PyTree]) -> PyTree:
 
 def _unstacked(tree: PyTree, count: int) -> list[PyTree]:
     """Parts of a stacked tree, as views into host memory."""
-    leaves, structure = jax.tree.flatten(tree)
-    host = [np.asarray(leaf) if eqx.is_array(leaf) else leaf for leaf in leaves]
-
-    def part(i: int) -> list:
-        return [leaf[i] if isinstance(leaf, np.ndarray) else leaf for leaf in host]
-
-    return [jax.tree.unflatten(structure, part(i)) for i in range(count)]
-
-
-def _on_device(tree: PyTree) -> PyTree:
-    def put(leaf: Any) -> Any:
-        return jnp.asarray(leaf) if isinstance(leaf, np.ndarray | np.generic) else leaf
-
-    return jax.tree.map(put, tree)
+    host = converted(tree, np.asarray)
+    return [converted(host, itemgetter(i)) for i in range(count)]

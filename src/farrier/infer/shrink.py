@@ -25,7 +25,7 @@ from ..core.weights import FactorisedWeights
 from ..model.layers import Layer
 from ..model.network import ACTIVATIONS, Network
 from .compact import drop, target_noise, with_layers
-from .train import Job, Removal, Run, TrainState, round_up
+from .train import Job, Removal, Run, TrainState, converted, round_up
 
 TOGETHER = 0.01  # most of a variance that the nodes that leave may have had
 BEGIN = 0.1  # share of the budget in which all stay: nothing is learned yet
@@ -63,11 +63,9 @@ def without(state: TrainState, keep: tuple[np.ndarray, ...]) -> TrainState:
         return drop(tree, keep) if isinstance(tree, Network) else tree
 
     # By NumPy: on the device each new shape would be compiled.
-    host = jax.tree.map(lambda v: np.asarray(v) if eqx.is_array(v) else v, state)
+    host = converted(state, np.asarray)
     host = jax.tree.map(smaller, host, is_leaf=lambda tree: isinstance(tree, Network))
-    return jax.tree.map(
-        lambda v: jnp.asarray(v) if isinstance(v, np.ndarray) else v, host
-    )
+    return converted(host, jnp.asarray)
 
 
 @eqx.filter_jit

@@ -202,6 +202,11 @@ class TrainState(eqx.Module):
         return cls(network, adam().init(params), zero, zero, zero, zero - 1, zero)
 
 
+def converted(tree: PyTree, convert: Callable[[Any], Any]) -> PyTree:
+    """The tree with all its arrays converted: `np.asarray`, `jnp.asarray`, a part."""
+    return jax.tree.map(lambda v: convert(v) if eqx.is_array(v) else v, tree)
+
+
 class Status(enum.StrEnum):
     """How a run ended."""
 
@@ -256,19 +261,6 @@ class History:
     def summary(self) -> dict[str, Any]:
         """All but the records, as plain values."""
         return {k: v for k, v in asdict(self).items() if k not in ("step", "terms")}
-
-    @classmethod
-    def restored(
-        cls, step: np.ndarray, terms: dict[str, np.ndarray], summary: dict[str, Any]
-    ) -> Self:
-        """The history of which these are the records and the summary."""
-        removed = [
-            Removal(r["step"], r["layer"], tuple(r["nodes"]))
-            for r in summary["removed"]
-        ]
-        status = Status(summary["status"])
-        summary = summary | {"status": status, "removed": tuple(removed)}
-        return cls(step, terms, **summary)
 
     def extended(self, step: np.ndarray, terms: dict[str, np.ndarray]) -> "History":
         """The history with the records of one more chunk."""
