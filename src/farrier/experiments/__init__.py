@@ -1,0 +1,1 @@
+"""One file for each figure or table of the paper; `farrier reproduce` runs them."""

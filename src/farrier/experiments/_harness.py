@@ -1,0 +1,396 @@
+"""What all experiments need: parts that are run once, files, progress, the claims.
+
+An experiment is a module of this folder. It has
+
+    FULL, SMOKE         two settings, frozen dataclasses of plain values
+    HOURS               how long FULL takes, in words
+    parts(config, data) named units of work, in order: {"yacht/horseshoe": function}
+    data_files(config)  the files under the data folder that it reads
+    render(rows)        {"bands": Figure}, written as bands.png
+    table(rows)         Markdown: the published number, ours, the difference
+    claims(rows)        what the paper says, and whether our rows bear it out
+
+A part takes a `Work` and returns plain rows. `render`, `table` and `claims` see rows
+alone, each with the name of its part and the warnings of it, and are also called when
+some parts are still to come.
+"""
+
+import ast
+import dataclasses
+import hashlib
+import json
+import math
+import os
+import platform
+import re
+import shutil
+import subprocess
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ..estimators import TrainingWarning
+
+Row = dict[str, Any]
+Report = Callable[[int, str], None]
+Part = Callable[["Work"], list[Row]]
+
+NAMES = ("cubic", "structure", "ablation", "uci", "gestures", "mnist")
+PERCENT = 100  # in which `reproduce` reports its progress
+DIGITS = 4  # significant digits of the numbers in rows.json
+DPI = 150
+VERDICTS = ("holds", "holds partly", "does not hold", "waits for results")
+PACKAGES = ("farrier", "jax", "jaxlib", "equinox", "optax", "numpy", "scikit-learn")
+BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
+README = f"""# Results
+
+Written by `farrier reproduce`; each folder has its rows, figures, a table and a
+manifest. The table below is made from the rows by a rule stated in each experiment.
+
+{BEGIN}
+{END}
+"""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper says, what our rows say to it, and the verdict."""
+
+    text: str
+    evidence: str
+    verdict: str
+
+    def __post_init__(self) -> None:
+        if self.verdict not in VERDICTS:
+            raise ValueError(
+                f"`verdict` must be one of {[*VERDICTS]}, got {self.verdict!r}."
+            )
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a part is given: a folder for its checkpoints, and whom to tell."""
+
+    folder: Path  # deleted when the part is finished
+    report: Callable[[float, str], None]  # share of the part that is done, and a text
+
+    def note(self, text: str) -> None:
+        """Say what is being done, where no share of it is known."""
+        self.report(0.0, text)
+
+    def done(self, k: int, n: int) -> None:
+        """Say that k of n equal pieces are done."""
+        self.report(k / n, f"{k} of {n}")
+
+
+def known(name: str) -> ModuleType:
+    """The experiment of this name."""
+    if name not in NAMES:
+        raise ValueError(
+            f"There is no experiment {name!r}. There are {', '.join(NAMES)}, and `all`."
+        )
+    return import_module(f"{__package__}.{name}")
+
+
+def hours() -> dict[str, str]:
+    """How long each experiment takes, read off its source: nothing is imported."""
+    found = {}
+    for name in NAMES:
+        source = Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "HOURS":
+                found[name] = str(ast.literal_eval(node.value))
+    return found
+
+
+def reproduce(name: str, folder: Path, config: Any, data: Path, report: Report) -> str:
+    """Run what is not yet in `folder`, and write rows, figures, table and manifest.
+
+    A part is finished when rows.json has it under its name and the same settings.
+    Returns the table.
+
+    Parameters
+    ----------
+    folder
+        Folder of this experiment: `results/cubic`.
+    data
+        Folder of the data sets.
+    report
+        Called with the percentage of the work that is done, and a short text.
+    """
+    experiment = known(name)
+    parts = experiment.parts(config, data)
+    mark, kind = fingerprint(config), _kind(experiment, config)
+    folder.mkdir(parents=True, exist_ok=True)
+    finished = _finished(folder / "rows.json", parts, mark, kind)
+    waiting = [part for part in parts if part not in finished]
+    skipped: dict[str, str] = {}
+
+    def write() -> str:
+        in_order = {part: finished[part] for part in parts if part in finished}
+        write_text(folder / "rows.json", _rows_text(kind, in_order))
+        manifest = _manifest(name, experiment, config, data, kind, in_order, skipped)
+        write_text(folder / "manifest.json", json.dumps(manifest, indent=1) + "\n")
+        return _write_views(name, experiment, folder, skipped)
+
+    for number, part in enumerate(waiting):
+        show = _share_of(report, number, len(waiting), f"{name}: {part}")
+        show(0.0, "")
+        private = folder / "unfinished" / f"{_file_name(part)}-{mark[:8]}"
+        private.mkdir(parents=True, exist_ok=True)
+        try:
+            finished[part] = _run(parts[part], Work(private, show), mark)
+        except FileNotFoundError as error:
+            skipped[part] = str(error).replace(str(data), "the data folder")
+        shutil.rmtree(private)
+        if number < len(waiting) - 1:
+            write()
+    if waiting:
+        private_folders = folder / "unfinished"
+        shutil.rmtree(private_folders, ignore_errors=True)
+    table = write()
+    report(PERCENT, f"{name}: done")
+    return table
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a rows.json, each with the name and the warnings of its part."""
+    parts = json.loads(path.read_text(encoding="utf-8"))["parts"]
+    return [
+        {"part": name, "warnings": made["warnings"], **row}
+        for name, made in parts.items()
+        for row in made["rows"]
+    ]
+
+
+def write_claims(results: Path) -> None:
+    """Renew the table of claims in `results/README.md` from all rows that are there."""
+    lines = [
+        "| experiment | the paper says | our evidence | verdict |",
+        "| --- | --- | --- | --- |",
+    ]
+    for name in NAMES:
+        path = results / name / "rows.json"
+        if path.is_file() and (rows := read_rows(path)):
+            lines += [
+                f"| [{name}]({name}/table.md) | {c.text} | {c.evidence} | {c.verdict} |"
+                for c in known(name).claims(rows)
+            ]
+    page = results / "README.md"
+    text = page.read_text(encoding="utf-8") if page.is_file() else README
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(
+            f"{page.name} must have a line {BEGIN!r} and a line {END!r}, between which "
+            "the table of claims is written. Put them back, or remove the file."
+        )
+    claims = "\n".join(["", *lines, ""])
+    write_text(page, before + begin + claims + end + after)
+
+
+def markdown(columns: list[str], rows: Iterable[Iterable[Any]]) -> str:
+    """A table in Markdown; the first column stands to the left."""
+    lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON can hold it: lists, four digits; None where not finite."""
+    if isinstance(value, dict):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [plain(inner) for inner in value]
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    if value is None or isinstance(value, str):
+        return value
+    raise TypeError(
+        "A row must hold numbers, texts, lists and dictionaries; this is a "
+        f"{type(value).__name__}: {value!r}. Convert it in the part that returns it."
+    )
+
+
+def fingerprint(config: Any) -> str:
+    """sha256 of the settings."""
+    settings = json.dumps(dataclasses.asdict(config), sort_keys=True)
+    return hashlib.sha256(settings.encode()).hexdigest()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write under a temporary name, then rename: a file is old or new, never half."""
+    temporary = path.with_name(f"{path.name}.part")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+# -- the parts of `reproduce` -----------------------------------------------------
+
+
+def _kind(experiment: ModuleType, config: Any) -> str:
+    kinds = {"full": experiment.FULL, "smoke": experiment.SMOKE}
+    return next((name for name, known in kinds.items() if known == config), "other")
+
+
+def _finished(path: Path, parts: dict[str, Part], mark: str, kind: str) -> dict:
+    """Parts that need not be run again."""
+    if not path.is_file():
+        return {}
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    if stored["kind"] == "full" and kind != "full":
+        raise ValueError(
+            f"{str(path)!r} has results of the full settings, and these settings would "
+            "take their place. Give another folder."
+        )
+    return {
+        name: made
+        for name, made in stored["parts"].items()
+        if name in parts and made["settings"] == mark
+    }
+
+
+def _share_of(
+    report: Report, number: int, of: int, title: str
+) -> Callable[[float, str], None]:
+    """Progress within one part, told as progress of the whole; it never goes back."""
+    furthest = 0.0
+
+    def show(share: float, text: str) -> None:
+        nonlocal furthest
+        furthest = max(furthest, min(share, 1.0))
+        percent = int(PERCENT * (number + furthest) / of)
+        report(percent, f"{title} ({text})" if text else title)
+
+    return show
+
+
+def _run(part: Part, work: Work, mark: str) -> Row:
+    """The rows of a part, with how and from what they were made."""
+    began = time.monotonic()
+    commit, changed = _sources()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", TrainingWarning)
+        # A fit answers Ctrl-C with what it has; here that must not count as a result.
+        warnings.filterwarnings("error", "Training was interrupted", TrainingWarning)
+        try:
+            rows = part(work)
+        except TrainingWarning:
+            raise KeyboardInterrupt from None
+    texts = Counter()
+    for warning in caught:
+        if issubclass(warning.category, TrainingWarning):
+            texts[str(warning.message)] += 1
+        else:
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
+    return {
+        "settings": mark,
+        "seconds": plain(time.monotonic() - began),
+        "commit": commit,
+        "sources_changed": changed,
+        "warnings": [f"{text} ({count} times)" for text, count in texts.items()],
+        "rows": plain(rows),
+    }
+
+
+def _rows_text(kind: str, parts: dict[str, Row]) -> str:
+    """JSON with one row a line."""
+    blocks = []
+    for name, made in parts.items():
+        about = {key: value for key, value in made.items() if key != "rows"}
+        rows = ",\n".join(json.dumps(row) for row in made["rows"])
+        head = f'{json.dumps(name)}: {json.dumps(about)[:-1]}, "rows": ['
+        blocks.append(f"{head}\n{rows}\n]}}")
+    inner = ",\n".join(blocks)
+    return f'{{"kind": {json.dumps(kind)}, "parts": {{\n{inner}\n}}}}\n'
+
+
+def _write_views(
+    name: str, experiment: ModuleType, folder: Path, skipped: dict[str, str]
+) -> str:
+    """Figures and table, made from rows.json alone."""
+    rows = read_rows(folder / "rows.json")
+    text = f"# {name}\n\n{(experiment.__doc__ or '').strip()}\n\n"
+    if rows:
+        for title, figure in experiment.render(rows).items():
+            figure.savefig(folder / f"{title}.png", dpi=DPI)
+        text += experiment.table(rows).strip() + "\n"
+    if skipped:
+        text += "\nNot run:\n\n"
+        text += "".join(f"- {part}: {why}\n" for part, why in skipped.items())
+    write_text(folder / "table.md", text)
+    return text
+
+
+def _manifest(
+    name: str,
+    experiment: ModuleType,
+    config: Any,
+    data: Path,
+    kind: str,
+    parts: dict[str, Row],
+    skipped: dict[str, str],
+) -> Row:
+    """All that is needed to make the same rows again."""
+    settings = dataclasses.asdict(config)
+    files = {file: data / file for file in experiment.data_files(config)}
+    return {
+        "command": f"farrier reproduce {name}" + " --smoke" * (kind == "smoke"),
+        "kind": kind,
+        "settings": settings,
+        "seeds": {key: settings[key] for key in settings if "seed" in key},
+        "versions": {package: version(package) for package in PACKAGES},
+        "python": platform.python_version(),
+        "processor": platform.machine(),
+        "cores": os.cpu_count(),
+        "data_sha256": {
+            file: _sha256(path) if path.is_file() else None
+            for file, path in files.items()
+        },
+        "seconds": plain(sum(made["seconds"] for made in parts.values())),
+        "parts": {
+            part: {key: made[key] for key in ("seconds", "commit", "sources_changed")}
+            for part, made in parts.items()
+        },
+        "skipped": skipped,
+    }
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sources() -> tuple[str | None, bool | None]:
+    """The commit of the sources, and whether they differ from it; None if unknown."""
+    package = Path(__file__).parents[1]
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(package), *arguments]
+        return subprocess.run(
+            command, capture_output=True, check=True, text=True
+        ).stdout
+
+    try:
+        changed = git("status", "--porcelain", "--", str(package))
+        return git("rev-parse", "HEAD").strip(), bool(changed)
+    except (OSError, subprocess.CalledProcessError):
+        return None, None
+
+
+def _file_name(part: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", part)
