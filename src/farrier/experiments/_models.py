@@ -1,0 +1,130 @@
+"""The four models that the paper compares, and what is read off each of them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from ..estimators import HorseshoeClassifier, HorseshoeRegressor
+from ..model.network import Network
+from ..plots import Axes
+
+NORM_ON = 0.01  # expected weights are on when their norm is over this x the largest
+SMALLEST = 5  # units of each layer whose weights are drawn
+DRAWS = 100  # of their weights
+DECADES = np.linspace(-8, 2, 81)  # edges of the histogram of log10 |w|
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """One of the models: what it is called, how it is drawn, what it is made of."""
+
+    label: str
+    colour: str
+    settings: dict[str, Any]
+
+
+MODELS = {
+    "horseshoe": Model(
+        label="HS-BNN", colour="#1f6f8b", settings={"prior": "horseshoe"}
+    ),
+    "gaussian": Model(label="BNN", colour="#c05a2e", settings={"prior": "gaussian"}),
+    "scale-mixture": Model(
+        label="SM-BNN", colour="#6a9a3b", settings={"prior": "scale-mixture"}
+    ),
+    "vmg": Model(
+        label="VMG",
+        colour="#7d5ba6",
+        settings={"prior": "gaussian", "posterior": "matrix"},
+    ),
+}
+
+
+def classified(
+    model: HorseshoeClassifier, X: np.ndarray, y: np.ndarray
+) -> dict[str, float]:
+    """Error rate of the mean probabilities, and mean log probability of the labels."""
+    log_p = model.predict_log_proba(X)
+    codes = np.searchsorted(model.classes_, y)
+    return {
+        "error": float(np.mean(log_p.argmax(1) != codes)),
+        "log_density": float(log_p[np.arange(len(y)), codes].mean()),
+    }
+
+
+def nodes(model: HorseshoeClassifier | HorseshoeRegressor) -> dict[str, list]:
+    """Nodes counted both ways, and the norms of expected weights, largest first."""
+    norms = [np.sort(layer)[::-1] for layer in model.weight_norms_]
+    return {
+        "nodes_on": [*model.widths_],
+        "norms_on": [int((layer > NORM_ON * layer[0]).sum()) for layer in norms],
+        "norms": [layer.tolist() for layer in norms],
+    }
+
+
+def smallest_units(
+    model: HorseshoeClassifier | HorseshoeRegressor, *, key: PRNGKeyArray
+) -> list[list[dict[str, Any]]]:
+    """For each hidden layer, the weights into its units of smallest norm.
+
+    `density` is that of log10 |w| between the edges `DECADES`, over posterior draws of
+    all weights into the unit; `median` is the median of |w|.
+    """
+    network = model.network_
+    layers = []
+    for layer, norms in enumerate(model.weight_norms_):
+        units = np.argsort(norms)[:SMALLEST]
+        draws = _weights_into(network, layer, jnp.asarray(units), key=key)
+        layers.append(
+            [
+                {"norm": float(norms[unit])} | _spread(np.abs(np.asarray(w, float)))
+                for unit, w in zip(units, draws, strict=True)
+            ]
+        )
+    return layers
+
+
+@eqx.filter_jit
+def _weights_into(
+    network: Network, layer: int, units: Int[Array, " units"], *, key: PRNGKeyArray
+) -> Float[Array, "units draws d_in"]:
+    """Draws of the weights into some units of a hidden layer."""
+
+    def one(key_draw: PRNGKeyArray) -> Float[Array, "d_in units"]:
+        return network.layers[layer].sample(key=key_draw)[0][:, units]
+
+    return jnp.moveaxis(lax.map(one, jr.split(key, DRAWS)), 2, 0)
+
+
+def _spread(size: np.ndarray) -> dict[str, Any]:
+    logs = np.log10(np.clip(size, 10 ** DECADES[0], 10 ** DECADES[-1]))
+    density, _ = np.histogram(logs, DECADES, density=True)
+    return {"median": float(np.median(size)), "density": density.tolist()}
+
+
+def draw_norms(ax: Axes, name: str, norms: list[float]) -> None:
+    """Norms of the expected weights into the units of a layer, largest first."""
+    model = MODELS[name]
+    values = np.maximum(norms, 1e-6)
+    number = np.arange(1, len(values) + 1)
+    ax.plot(number, values, color=model.colour, lw=1.8, label=model.label)
+    ax.set_yscale("log")
+
+
+def draw_density(ax: Axes, density: list[float], **style: Any) -> None:
+    """Density of the size of weights, on a logarithmic axis."""
+    middles = 10 ** ((DECADES[1:] + DECADES[:-1]) / 2)
+    ax.plot(middles, density, **style)
+    ax.set_xscale("log")
+
+
+def verdict(*, holds: bool, partly: bool) -> str:
+    """The verdict on a claim, from the two rules that it was put to."""
+    if holds:
+        return "holds"
+    return "holds partly" if partly else "does not hold"
