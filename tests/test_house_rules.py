@@ -44,6 +44,7 @@ ORDER = {
         "families",
         "scales",
         "weights",
+        "matrix",
         "posteriors",
         "priors",
         "bound",

@@ -126,7 +126,7 @@ def log_likelihoods(network, x, y, keys):
 def bound_of(network, x, y, *, key):
     """The bound and its standard error: its divergences are exact (B1)."""
     draws = log_likelihoods(network, x, y, jr.split(key, 4_000))
-    kl = sum(float(value) for value in network.kl().values())
+    kl = sum(float(value) for value in network.kl(key=key).values())
     return float(draws.mean()) - kl, float(draws.std()) / math.sqrt(len(draws))
 
 
@@ -208,7 +208,7 @@ def test_without_data_the_bound_is_what_the_scales_cost(table):
     All rows have weight 0. Weights and noise then go back to their priors at no cost.
     """
     x, y = table
-    kl = fitted(x, y, np.zeros(ROWS), seed=3).kl()
+    kl = fitted(x, y, np.zeros(ROWS), seed=3).kl(key=jr.key(0))
     floor = 0.5 * math.log(math.pi)
     np.testing.assert_allclose(kl.pop("layer_1/tau"), NODES * floor, rtol=1e-3)
     np.testing.assert_allclose(kl.pop("layer_1/upsilon"), floor, rtol=1e-3)

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import datasets, presets
-    from .core.priors import Gaussian, Horseshoe
+    from .core.priors import (
+        Gaussian,
+        Horseshoe,
+        NodeExponential,
+        NodeHalfCauchy,
+        ScaleMixture,
+    )
     from .estimators import (
         HorseshoeClassifier,
         HorseshoeRegressor,
@@ -23,6 +29,9 @@ __all__ = [
     "Horseshoe",
     "HorseshoeClassifier",
     "HorseshoeRegressor",
+    "NodeExponential",
+    "NodeHalfCauchy",
+    "ScaleMixture",
     "TrainingWarning",
     "datasets",
     "fit_many",
@@ -33,6 +42,9 @@ __all__ = [
 _HOMES = {
     "Gaussian": ".core.priors",
     "Horseshoe": ".core.priors",
+    "NodeExponential": ".core.priors",
+    "NodeHalfCauchy": ".core.priors",
+    "ScaleMixture": ".core.priors",
     "GaussianNoise": ".model.likelihoods",
     "HorseshoeClassifier": ".estimators",
     "HorseshoeRegressor": ".estimators",

@@ -3,8 +3,16 @@
 import numpy as np
 import pytest
 
-from farrier.core.priors import PRIORS, Gaussian, Horseshoe
-from farrier.core.scales import AuxiliaryHalfCauchy, HalfCauchy
+from farrier.core.priors import (
+    PRIORS,
+    Gaussian,
+    Horseshoe,
+    NodeExponential,
+    NodeHalfCauchy,
+    ScaleMixture,
+)
+from farrier.core.scales import AuxiliaryHalfCauchy, Exponential, HalfCauchy
+from farrier.core.weights import Mixed
 
 
 def prior_scales(prior):
@@ -23,7 +31,50 @@ def test_which_scales_a_prior_has():
     assert prior_scales(Gaussian(scale=2.0)) == {"kappa": (2.0, ())}
 
 
-@pytest.mark.parametrize("prior", [Horseshoe(), Gaussian()], ids=lambda p: p.name)
+def test_the_alternatives_have_a_scale_for_each_node_and_none_for_the_layer():
+    """Half-Cauchy (M1) or exponential (M11)."""
+    assert prior_scales(NodeHalfCauchy(node_scale=2.0)) == {"tau": (2.0, (3,))}
+    scales = NodeExponential(node_scale=0.5).scales(3, start=0.4)
+    assert [*scales] == ["tau"]
+    assert scales["tau"].prior == Exponential(0.5)
+    assert scales["tau"].q.loc.shape == (3,)
+
+
+def test_a_mixture_has_no_scales_and_is_the_prior_of_the_output_too():
+    """Each weight has its own two normals (M10)."""
+    prior = ScaleMixture(share=0.25, wide=0.5, narrow=0.01)
+    assert prior.scales(3, start=0.4) == {}
+    assert prior.parametrised() == Mixed(0.25, 0.5, 0.01)
+    assert prior.of_output() is prior
+
+
+def test_output_has_one_half_cauchy_scale_of_five():
+    """Whatever the hidden layers have (M1), in the same form."""
+    for prior in (Horseshoe(), Gaussian(scale=1.0), NodeHalfCauchy()):
+        assert prior.of_output() == Gaussian(scale=5.0)
+    auxiliary = Horseshoe(half_cauchy="auxiliary", parametrisation="centred")
+    output = Gaussian(half_cauchy="auxiliary", parametrisation="centred")
+    assert auxiliary.of_output() == output
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"share": 1.0}, "`share` must be between 0 and 1, got 1.0"),
+        ({"wide": 0.0}, "`wide` must be positive and finite, got 0.0"),
+        ({"narrow": 2.0}, "`narrow` must be less than `wide`, got 2.0 and 1.0"),
+    ],
+)
+def test_a_mixture_says_what_it_needs(settings, match):
+    with pytest.raises(ValueError, match=match):
+        ScaleMixture(**settings)
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [Horseshoe(), Gaussian(), NodeHalfCauchy(), NodeExponential()],
+    ids=lambda p: p.name,
+)
 def test_product_of_the_scales_starts_where_asked(prior):
     """Its median under q is `start` for each node (M1)."""
     scales = prior.scales(3, start=0.4)

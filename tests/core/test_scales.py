@@ -13,6 +13,7 @@ from scipy import integrate, stats
 from farrier.core.families import InverseGamma, LogNormal
 from farrier.core.scales import (
     AuxiliaryHalfCauchy,
+    Exponential,
     HalfCauchy,
     Scale,
     half_cauchy_sample,
@@ -237,3 +238,26 @@ def test_an_updated_scale_has_a_lower_kl():
     assert moved.updated().kl() < moved.kl()
     collapsed = HalfCauchy(1.0).kl(moved.q).sum()
     np.testing.assert_allclose(moved.updated().kl(), collapsed, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("loc", "scale"), [(-2.0, 0.3), (0.2, 0.7), (1.5, 0.1)])
+def test_exponential_kl_agrees_with_quadrature(loc, scale):
+    """Densities of scipy.stats (M11)."""
+    q, p = stats.lognorm(scale, scale=np.exp(loc)), stats.expon(scale=1.7)
+    integrand = lambda s: q.pdf(s) * (q.logpdf(s) - p.logpdf(s))
+    ends = q.ppf([1e-14, 1 - 1e-14])
+    expected, _ = integrate.quad(integrand, *ends, limit=400, points=[q.median()])
+    posterior = LogNormal(jnp.array(loc), jnp.log(jnp.array(scale)))
+    actual = Exponential(1.7).kl(posterior)
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+def test_exponential_kl_agrees_with_draws(getkey):
+    """ln q - ln p at draws of q, densities of scipy.stats (M11)."""
+    log_s = 0.3 + 0.5 * np.asarray(jr.normal(getkey(), (200_000,)))
+    draws = np.exp(log_s)
+    q, p = stats.lognorm(0.5, scale=np.exp(0.3)), stats.expon(scale=0.6)
+    values = q.logpdf(draws) - p.logpdf(draws)
+    posterior = LogNormal(jnp.array(0.3), jnp.log(jnp.array(0.5)))
+    error = values.std() / np.sqrt(len(values))
+    assert abs(values.mean() - Exponential(0.6).kl(posterior)) < 5 * error

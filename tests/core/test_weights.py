@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import integrate, stats
 
 from farrier.core.families import Normal
 from farrier.core.scales import HalfCauchy, Scale
 from farrier.core.weights import (
     Centred,
     FactorisedWeights,
+    Mixed,
     NonCentred,
     kl_to_scaled_normal,
 )
@@ -86,7 +87,7 @@ def assert_mean(values, expected):
 def test_non_centred_kl_is_that_of_standard_normals(getkey):
     """Entry by entry, and from draws; the scales do not enter (M7)."""
     weights = random_weights(key=getkey())
-    kl = NonCentred().weight_kl(weights, random_scales(key=getkey()))
+    kl = NonCentred().weight_kl(weights, random_scales(key=getkey()), key=getkey())
     by_hand = normal_kl(weights.kernel, 1.0).sum() + normal_kl(weights.bias, 1.0).sum()
     np.testing.assert_allclose(kl, by_hand, rtol=1e-12)
     kernel, bias = draw_all(weights, key=getkey())
@@ -109,7 +110,7 @@ def test_centred_kl_agrees_with_quadrature_over_the_scales(getkey):
             kl = normal_kl(weights.kernel, sd[:, None]).sum()
             kl += normal_kl(weights.bias, sd).sum()
             expected += mass_tau * mass_upsilon * kl
-    actual = Centred().weight_kl(weights, scales)
+    actual = Centred().weight_kl(weights, scales, key=getkey())
     np.testing.assert_allclose(actual, expected, rtol=1e-9)
 
 
@@ -124,7 +125,7 @@ def test_centred_kl_agrees_with_draws(getkey):
         log_sd += log_s.reshape(DRAWS, -1)
     prior = prior_log_densities(kernel, bias, np.exp(log_sd))
     values = log_densities(weights, kernel, bias) - prior
-    assert_mean(values, Centred().weight_kl(weights, scales))
+    assert_mean(values, Centred().weight_kl(weights, scales, key=getkey()))
 
 
 @settings(deadline=None, derandomize=True, max_examples=50)
@@ -159,7 +160,7 @@ def test_moments_of_the_pre_activations_agree_with_draws(getkey):
     """Mean and variance of w_k . [x, 1], bias included (M6, unit scale)."""
     weights = random_weights(key=getkey())
     x = np.array([[0.5, -1.0, 2.0], [0.0, 0.0, 0.0]])
-    mean, variance = weights.moments(jnp.asarray(x.T))
+    mean, variance = weights.moments(jnp.asarray(x.T), key=getkey())
     kernel, bias = draw_all(weights, key=getkey())
     u = np.einsum("ri,dki->drk", x, kernel) + bias[:, None]
     assert_mean(u, mean.T)
@@ -199,3 +200,55 @@ def test_what_multiplies_a_draw():
     log_scale = jnp.log(jnp.array([[0.5, 2.0]]))
     np.testing.assert_allclose(NonCentred().multiplier(log_scale), [[0.5, 2.0]])
     np.testing.assert_array_equal(Centred().multiplier(log_scale), [[1.0, 1.0]])
+
+
+def mixture_density(w, share, wide, narrow):
+    parts = stats.norm.pdf(w, scale=wide), stats.norm.pdf(w, scale=narrow)
+    return share * parts[0] + (1 - share) * parts[1]
+
+
+def test_mixture_density_agrees_with_scipy_and_integrates_to_one():
+    """A wide and a narrow normal (M10)."""
+    prior = Mixed(0.3, 1.2, 0.05)
+    w = np.linspace(-4, 4, 41)
+    expected = np.log(mixture_density(w, 0.3, 1.2, 0.05))
+    np.testing.assert_allclose(prior.log_density(jnp.asarray(w)), expected, rtol=1e-9)
+    mass, _ = integrate.quad(
+        lambda v: np.exp(float(prior.log_density(jnp.asarray(v)))), -9, 9, points=[0]
+    )
+    np.testing.assert_allclose(mass, 1, rtol=1e-6)
+
+
+def test_mixture_kl_has_the_mean_that_quadrature_gives(getkey):
+    """The draws of -H - ln p(w) are unbiased (M10)."""
+    weights, prior = random_weights(key=getkey()), Mixed(0.3, 1.2, 0.05)
+
+    def kl_of(loc, sd):
+        q = stats.norm(loc, sd)
+        return integrate.quad(
+            lambda w: (
+                q.pdf(w) * (q.logpdf(w) - np.log(mixture_density(w, 0.3, 1.2, 0.05)))
+            ),
+            loc - 12 * sd,
+            loc + 12 * sd,
+            points=[0, loc],
+            limit=400,
+        )[0]
+
+    expected = sum(
+        kl_of(loc, sd)
+        for part in (weights.kernel, weights.bias)
+        for loc, sd in zip(np.ravel(part.loc), np.ravel(part.scale), strict=True)
+    )
+    keys = jr.split(getkey(), DRAWS)
+    draws = jax.jit(jax.vmap(lambda key: prior.weight_kl(weights, (), key=key)))(keys)
+    assert_mean(np.asarray(draws), expected)
+
+
+def test_mixture_of_two_equal_normals_is_one_normal(getkey):
+    """Then the mean of the draws is the closed form (M7), (M10)."""
+    weights = random_weights(key=getkey())
+    keys = jr.split(getkey(), DRAWS)
+    mixed = Mixed(0.5, 1.0, 1.0)
+    draws = jax.jit(jax.vmap(lambda key: mixed.weight_kl(weights, (), key=key)))(keys)
+    assert_mean(np.asarray(draws), NonCentred().weight_kl(weights, (), key=getkey()))

@@ -242,11 +242,11 @@ SETTINGS = [
         (
             "prior",
             bad,
-            r"`prior` must be one of \['horseshoe'.* or a prior object .* got",
+            r"`prior` must be one of \['horseshoe'.* such as Horseshoe\(\.\.\.\), got",
         )
         for bad in ("laplace", None, 3, ["horseshoe"])
     ),
-    ("posterior", "full", "`posterior` must be 'factorised', got 'full'"),
+    ("posterior", "full", r"`posterior` must be one of \['factorised'.* got 'full'"),
     ("likelihood", "poisson", "`likelihood` must be None.*, got 'poisson'"),
     *(("kl_weight", bad, f"`kl_weight` {POSITIVE}") for bad in (0, -1, np.nan, "1")),
     *(

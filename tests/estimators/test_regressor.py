@@ -125,6 +125,7 @@ def test_settings_go_round():
         "max_iter": 9,
         "early_stopping": False,
         "tol": 0.1,
+        "standardise": False,
         "shrink": False,
         "n_draws": 11,
         "warm_start": True,

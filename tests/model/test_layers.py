@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from farrier.core.posteriors import Factorised
 from farrier.core.priors import Gaussian, Horseshoe
 from farrier.core.scales import AuxiliaryHalfCauchy, half_cauchy_sample
 from farrier.model.layers import INITIAL_SD, Layer
@@ -31,7 +32,7 @@ def set_to(tree, where, value):
 def layer_of(prior, *, key, nodes=NODES, sd=0.3, spread=0.3):
     """A layer away from where training starts it: wider posteriors, uneven scales."""
     key_create, key_loc = jr.split(key)
-    layer = Layer.create(D_IN, nodes, prior, key=key_create)
+    layer = Layer.create(D_IN, nodes, prior, Factorised(), key=key_create)
     raw_sd, raw_spread = (float(jnp.log(jnp.array(s))) for s in (sd, spread))
     layer = set_to(layer, lambda x: x.weights.kernel.log_scale, raw_sd)
     layer = set_to(layer, lambda x: x.weights.bias.log_scale, raw_sd)
@@ -58,7 +59,7 @@ def conditional(layer, *, key):
 
 def scale_factors(layer, f):
     """What multiplied the mean of each row and node."""
-    unscaled, _ = layer.weights.moments(same_row(1))
+    unscaled, _ = layer.weights.moments(same_row(1), key=jr.key(0))
     return np.asarray(f.mean) / np.asarray(unscaled.T)
 
 
@@ -207,9 +208,9 @@ def test_reordering_nodes_changes_nothing(getkey, prior):
     reorder = lambda leaf: leaf[order] if leaf.shape[:1] == (NODES,) else leaf
     arrays, static = eqx.partition(layer, eqx.is_array)
     moved = eqx.combine(jax.tree.map(reorder, arrays), static)
-    assert layer.kl().keys() == moved.kl().keys()
-    for name, value in layer.kl().items():
-        np.testing.assert_allclose(moved.kl()[name], value, rtol=1e-12)
+    assert layer.kl(key=getkey()).keys() == moved.kl(key=getkey()).keys()
+    for name, value in layer.kl(key=getkey()).items():
+        np.testing.assert_allclose(moved.kl(key=getkey())[name], value, rtol=1e-12)
         assert value > 0
     draw = lambda layer: layer.conditional(same_row(5), jnp.arange(5), key=key).draw()
     np.testing.assert_allclose(draw(moved), draw(layer)[order], rtol=1e-12)
@@ -219,10 +220,10 @@ def test_reordering_nodes_changes_nothing(getkey, prior):
 def test_divergences_of_a_layer_are_those_of_its_parts(getkey, prior):
     """The weights given the scales (M7), and each scale (M5)."""
     layer = layer_of(prior, key=getkey())
-    kl = layer.kl()
+    kl = layer.kl(key=getkey())
     assert kl.keys() == {"beta", *layer.scales}
     scales = layer.scales.values()
-    expected = layer.parametrisation.weight_kl(layer.weights, scales)
+    expected = layer.parametrisation.weight_kl(layer.weights, scales, key=getkey())
     np.testing.assert_allclose(kl["beta"], expected, rtol=1e-12)
     for name, scale in layer.scales.items():
         q, b = scale.q, scale.prior.b
@@ -237,7 +238,8 @@ def test_divergences_of_a_layer_are_those_of_its_parts(getkey, prior):
 def test_a_layer_starts_with_weights_of_variance_two_over_fan_in(getkey, prior, form):
     """At the median of the scales, in both forms; their own sd is 1 % of it (M1)."""
     d_in, nodes = 24, 400
-    layer = Layer.create(d_in, nodes, prior(parametrisation=form), key=getkey())
+    prior = prior(parametrisation=form)
+    layer = Layer.create(d_in, nodes, prior, Factorised(), key=getkey())
     median = sum(np.asarray(scale.q.loc) for scale in layer.scales.values())
     factor = np.exp(median) if form == "non-centred" else 1.0
     kernel, bias = layer.weights.kernel, layer.weights.bias
@@ -260,5 +262,30 @@ def test_updated_moves_every_auxiliary_variable_and_nothing_else(getkey):
         q = layer.scales[name].q
         rate = np.exp(-2 * q.loc + 2 * q.scale**2) + 1
         np.testing.assert_allclose(scale.prior.rate, rate, rtol=1e-12)
-        assert layer.kl()[name] > updated.kl()[name]
+        assert layer.kl(key=getkey())[name] > updated.kl(key=getkey())[name]
     assert eqx.tree_equal(layer.weights, updated.weights)
+
+
+def test_one_draw_of_the_scales_for_a_batch_is_shared_by_its_rows(getkey):
+    """The noise stays each row's own; with "row" the scales are too (M6)."""
+    x = same_row(5)
+    for draws, distinct in (("batch", 1), ("row", 5)):
+        layer = layer_of(Horseshoe(scale_draws=draws), key=getkey())
+        f = layer.conditional(x, jnp.arange(5), key=getkey())
+        factor = np.asarray(jnp.broadcast_to(f.factor, f.noise.shape))
+        assert {len(np.unique(row)) for row in factor} == {distinct}
+        assert len(np.unique(np.asarray(f.noise))) == f.noise.size
+
+
+def test_scale_draws_do_not_move_the_mean_of_a_draw(getkey):
+    """One draw for a batch has the same law for each row (M6)."""
+    x = same_row(1)
+    means = {}
+    for draws in ("batch", "row"):
+        layer = layer_of(Horseshoe(scale_draws=draws), key=jr.key(3))
+        one = lambda key, layer=layer: layer.conditional(x, jnp.arange(1), key=key)
+        laws = jax.vmap(one)(jr.split(getkey(), 40_000))
+        values = jax.vmap(lambda law: law.draw()[:, 0])(laws)
+        means[draws] = values.mean(0), values.std(0) / np.sqrt(40_000)
+    (batch, error), (row, other) = means["batch"], means["row"]
+    assert (abs(batch - row) < 5 * np.hypot(error, other)).all()

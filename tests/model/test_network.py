@@ -285,7 +285,9 @@ def test_kappa_of_the_output_layer_is_half_cauchy_with_scale_5(getkey, prior):
         entropy = 0.5 * np.log(8 * np.pi * np.e * scale**2)
         return np.log(np.pi * b) + np.log(rate) + loc - entropy
 
-    np.testing.assert_allclose(network.kl()["output/kappa"], by_hand(5), rtol=1e-12)
+    np.testing.assert_allclose(
+        network.kl(key=getkey())["output/kappa"], by_hand(5), rtol=1e-12
+    )
     assert abs(by_hand(1) - by_hand(5)) > 0.1
 
 

@@ -1,20 +1,75 @@
 """Priors a user can name: which scales multiply the weights of a layer.
 
-horseshoe   s_k = tau_k upsilon,  tau_k ~ C+(0, b_node),  upsilon ~ C+(0, b_layer)
-Gaussian    s_k = kappa,          kappa ~ C+(0, b_kappa)                         (M1)
+horseshoe     s_k = tau_k upsilon,  tau_k ~ C+(0, b_node),  upsilon ~ C+(0, b_layer)
+Gaussian      s_k = kappa,          kappa ~ C+(0, b_kappa)                      (M1)
+half-Cauchy   s_k = tau_k,          tau_k ~ C+(0, b_node)
+exponential   s_k = tau_k,          tau_k ~ Exp(mean b_node)                   (M11)
+mixture       no scale; each weight ~ a mixture of two normals                 (M10)
 """
 
 import abc
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .scales import HALF_CAUCHYS, Scale
-from .weights import PARAMETRISATIONS
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from .scales import HALF_CAUCHYS, Exponential, Scale
+from .weights import PARAMETRISATIONS, AbstractParametrisation, Mixed
+
+OUTPUT_SCALE = 5.0  # b of kappa ~ C+(0, 5), the scale of the output layer
+ScaleRows = Callable[[Int[Array, " batch"]], Int[Array, " places"]]
+
+
+def _for_each(rows: Int[Array, " batch"]) -> Int[Array, " batch"]:
+    return rows
+
+
+def _for_all(rows: Int[Array, " batch"]) -> Int[Array, " places"]:
+    del rows
+    return jnp.zeros(1, int)
+
+
+# The rows under whose numbers the scales of a batch are drawn.
+SCALE_DRAWS: dict[str, ScaleRows] = {"row": _for_each, "batch": _for_all}
 
 
 @dataclass(frozen=True, kw_only=True)
 class AbstractPrior(abc.ABC):
-    """How the weights into the nodes of a layer are scaled.
+    """What a layer's weights are before the data."""
+
+    name: ClassVar[str]
+
+    @abc.abstractmethod
+    def scales(self, nodes: int, *, start: float) -> dict[str, Scale]:
+        """Fresh scales for a layer, by name; their product starts at `start`."""
+
+    @abc.abstractmethod
+    def parametrised(self) -> AbstractParametrisation:
+        """How the posterior of the weights stands to this prior."""
+
+    @abc.abstractmethod
+    def of_output(self) -> "AbstractPrior":
+        """The prior of the output layer of a network whose hidden layers have this."""
+
+    @property
+    def scale_rows(self) -> ScaleRows:
+        """Under which rows' numbers the scales of a batch are drawn: their own."""
+        return _for_each
+
+
+def _check_positive(prior: AbstractPrior, *fields: str) -> None:
+    for field in fields:
+        value = getattr(prior, field)
+        if not 0 < value < math.inf:
+            raise ValueError(f"`{field}` must be positive and finite, got {value!r}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbstractScaledPrior(AbstractPrior):
+    """Normal weights whose scales are unknown.
 
     Parameters
     ----------
@@ -24,39 +79,51 @@ class AbstractPrior(abc.ABC):
     half_cauchy
         "collapsed" (the auxiliary variables at their optimum in closed form) or
         "auxiliary" (kept, and updated after each step, as the paper describes).
+    scale_draws
+        "row" (fresh scales for each row of a batch) or "batch" (one draw for all its
+        rows: the same bound with far noisier gradients).
     """
 
-    name: ClassVar[str]
     parametrisation: str = "non-centred"
     half_cauchy: str = "collapsed"
+    scale_draws: str = "row"
 
     def __post_init__(self) -> None:
-        for field, known in (
-            ("parametrisation", PARAMETRISATIONS),
-            ("half_cauchy", HALF_CAUCHYS),
-        ):
+        choices = {
+            "parametrisation": PARAMETRISATIONS,
+            "half_cauchy": HALF_CAUCHYS,
+            "scale_draws": SCALE_DRAWS,
+        }
+        for field, known in choices.items():
             value = getattr(self, field)
             if value not in known:
                 raise ValueError(f"`{field}` must be one of {[*known]}, got {value!r}.")
-        for field, value in vars(self).items():
-            if field not in (
-                "parametrisation",
-                "half_cauchy",
-            ) and not 0 < value < float("inf"):
-                raise ValueError(
-                    f"`{field}` must be positive and finite, got {value!r}."
-                )
+        _check_positive(self, *(field for field in vars(self) if field not in choices))
 
-    @abc.abstractmethod
-    def scales(self, nodes: int, *, start: float) -> dict[str, Scale]:
-        """Fresh scales for a layer, by name; their product starts at `start`."""
+    def parametrised(self) -> AbstractParametrisation:
+        """Non-centred or centred."""
+        return PARAMETRISATIONS[self.parametrisation]()
 
-    def _scale(self, b: float, shape: tuple[int, ...], start: float) -> Scale:
+    def of_output(self) -> "Gaussian":
+        """One half-Cauchy scale for the layer (M1), whatever the hidden layers have."""
+        return Gaussian(
+            scale=OUTPUT_SCALE,
+            parametrisation=self.parametrisation,
+            half_cauchy=self.half_cauchy,
+            scale_draws=self.scale_draws,
+        )
+
+    @property
+    def scale_rows(self) -> ScaleRows:
+        """Their own, or one for all."""
+        return SCALE_DRAWS[self.scale_draws]
+
+    def _half_cauchy(self, b: float, shape: tuple[int, ...], start: float) -> Scale:
         return Scale.create(HALF_CAUCHYS[self.half_cauchy](b), shape, start=start)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Horseshoe(AbstractPrior):
+class Horseshoe(AbstractScaledPrior):
     """A half-Cauchy scale for each node, and one for the layer (M1).
 
     Parameters
@@ -72,13 +139,13 @@ class Horseshoe(AbstractPrior):
     def scales(self, nodes: int, *, start: float) -> dict[str, Scale]:
         """The node scales `tau` and the layer scale `upsilon`."""
         return {
-            "tau": self._scale(self.node_scale, (nodes,), 1.0),
-            "upsilon": self._scale(self.layer_scale, (), start),
+            "tau": self._half_cauchy(self.node_scale, (nodes,), 1.0),
+            "upsilon": self._half_cauchy(self.layer_scale, (), start),
         }
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gaussian(AbstractPrior):
+class Gaussian(AbstractScaledPrior):
     """One half-Cauchy scale for the whole layer and none for its nodes (M1)."""
 
     name: ClassVar[str] = "gaussian"
@@ -87,11 +154,92 @@ class Gaussian(AbstractPrior):
     def scales(self, nodes: int, *, start: float) -> dict[str, Scale]:
         """The layer scale `kappa`."""
         del nodes
-        return {"kappa": self._scale(self.scale, (), start)}
+        return {"kappa": self._half_cauchy(self.scale, (), start)}
 
 
-PRIORS = {
+@dataclass(frozen=True, kw_only=True)
+class NodeHalfCauchy(AbstractScaledPrior):
+    """A half-Cauchy scale for each node and none for the layer.
+
+    Without the layer's scale nothing pulls all nodes towards zero together.
+    """
+
+    name: ClassVar[str] = "half-cauchy"
+    node_scale: float = 1.0
+
+    def scales(self, nodes: int, *, start: float) -> dict[str, Scale]:
+        """The node scales `tau`."""
+        return {"tau": self._half_cauchy(self.node_scale, (nodes,), start)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeExponential(AbstractScaledPrior):
+    """An exponential scale for each node and none for the layer (M11).
+
+    Its light tail shrinks the nodes that are needed with those that are not.
+
+    Parameters
+    ----------
+    node_scale
+        Mean of the exponential law.
+    """
+
+    name: ClassVar[str] = "exponential"
+    node_scale: float = 1.0
+
+    def scales(self, nodes: int, *, start: float) -> dict[str, Scale]:
+        """The node scales `tau`."""
+        prior = Exponential(float(self.node_scale))
+        return {"tau": Scale.create(prior, (nodes,), start=start)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleMixture(AbstractPrior):
+    """Two normals mixed, for each weight on its own (M10); Blundell et al. 2015.
+
+    Parameters
+    ----------
+    share
+        Prior probability of the wide normal. They tried 1/4, 1/2 and 3/4.
+    wide, narrow
+        Standard deviations of the two. They tried exp(0), exp(-1), exp(-2) and exp(-6),
+        exp(-7), exp(-8).
+    """
+
+    name: ClassVar[str] = "scale-mixture"
+    share: float = 0.5
+    wide: float = 1.0
+    narrow: float = math.exp(-6)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise ValueError(f"`share` must be between 0 and 1, got {self.share!r}.")
+        _check_positive(self, "wide", "narrow")
+        if not self.narrow < self.wide:
+            raise ValueError(
+                f"`narrow` must be less than `wide`, got {self.narrow!r} and "
+                f"{self.wide!r}."
+            )
+
+    def scales(self, nodes: int, *, start: float) -> dict[str, Scale]:
+        """None."""
+        del nodes, start
+        return {}
+
+    def parametrised(self) -> AbstractParametrisation:
+        """The posterior stands on the weights themselves."""
+        return Mixed(float(self.share), float(self.wide), float(self.narrow))
+
+    def of_output(self) -> "ScaleMixture":
+        """The same."""
+        return self
+
+
+PRIORS: dict[str, AbstractPrior] = {
     "horseshoe": Horseshoe(),
     "centred-horseshoe": Horseshoe(parametrisation="centred"),
     "gaussian": Gaussian(),
+    "half-cauchy": NodeHalfCauchy(),
+    "exponential": NodeExponential(),
+    "scale-mixture": ScaleMixture(),
 }

@@ -83,6 +83,21 @@ class AuxiliaryHalfCauchy(AbstractScalePrior):
         return type(self)(self.b, optimal_rate(q, self.b))
 
 
+class Exponential(AbstractScalePrior):
+    """p(s) = exp(-s / mean) / mean: no spike at zero and a light tail (M11)."""
+
+    mean: float
+
+    def kl(self, q: LogNormal) -> Float[Array, "*shape"]:
+        """KL(q || prior) = ln mean + E[s] / mean - H[q(s)] (M11)."""
+        return math.log(self.mean) + q.moment(1) / self.mean - q.entropy()
+
+    def updated(self, q: LogNormal) -> Self:
+        """Itself: it has no auxiliary variables."""
+        del q
+        return self
+
+
 def optimal_rate(tau: LogNormal, b: float) -> Float[Array, "*shape"]:
     """Rate of the best q(lam) = IG(1, d) for a fixed q(tau) (M4).
 

@@ -1,4 +1,4 @@
-"""Weight posteriors, and the two ways to put a scale on the weights of a node.
+"""Weight posteriors, and how the prior stands to them.
 
     w_k = tau_k upsilon beta_k,   beta_k ~ N(0, I)                                  (M1)
 
@@ -7,6 +7,10 @@ stands on w itself. The weights into node k, its bias included, share the scale 
 
     KL(q(w_k) || N(0, s_k^2 I)) = 1/2 E[1/s_k^2] E|w_k|^2 + n E[ln s_k]
                                   + n/2 ln(2 pi) - H[q(w_k)]                        (M7)
+
+Or each weight has a mixture of two normals as its prior, and no scale:
+
+    p(w) = share N(w; 0, wide^2) + (1 - share) N(w; 0, narrow^2)                   (M10)
 """
 
 import abc
@@ -17,6 +21,7 @@ from typing import Self
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
+from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from .families import Normal
@@ -29,9 +34,12 @@ class AbstractWeights(eqx.Module):
 
     @abc.abstractmethod
     def moments(
-        self, x: Float[Array, "d_in batch"]
+        self, x: Float[Array, "d_in batch"], *, key: PRNGKeyArray
     ) -> tuple[Float[Array, "nodes batch"], Float[Array, "nodes batch"]]:
-        """Mean and variance of w_k . [x, 1] for each node and row (M6, unit scale)."""
+        """Mean and variance of w_k . [x, 1] for each node and row (M6, unit scale).
+
+        They may depend on a draw of more than the weights, for which there is the key.
+        """
 
     @abc.abstractmethod
     def expected(self) -> Float[Array, "nodes d_in"]:
@@ -107,9 +115,10 @@ class FactorisedWeights(AbstractWeights):
         return self.kernel.loc.shape[0]
 
     def moments(
-        self, x: Float[Array, "d_in batch"]
+        self, x: Float[Array, "d_in batch"], *, key: PRNGKeyArray
     ) -> tuple[Float[Array, "nodes batch"], Float[Array, "nodes batch"]]:
         """Mean and variance of w_k . [x, 1]: two matrix products."""
+        del key
         mean = self.kernel.loc @ x + self.bias.loc[:, None]
         variance = self.kernel.variance @ x**2 + self.bias.variance[:, None]
         return mean, variance
@@ -169,9 +178,12 @@ class AbstractParametrisation(eqx.Module):
 
     @abc.abstractmethod
     def weight_kl(
-        self, weights: AbstractWeights, scales: Iterable[Scale]
+        self, weights: AbstractWeights, scales: Iterable[Scale], *, key: PRNGKeyArray
     ) -> Float[Array, ""]:
-        """Expected divergence of the weights from their prior, given the scales."""
+        """Expected divergence of the weights from their prior, given the scales.
+
+        In closed form, or an unbiased draw of it, for which there is the key.
+        """
 
     @abc.abstractmethod
     def multiplier(self, log_scale: Float[Array, "*#shape"]) -> Float[Array, "*#shape"]:
@@ -182,9 +194,10 @@ class NonCentred(AbstractParametrisation):
     """w = beta * tau * upsilon, with the posterior placed on beta (M1)."""
 
     def weight_kl(
-        self, weights: AbstractWeights, scales: Iterable[Scale]
+        self, weights: AbstractWeights, scales: Iterable[Scale], *, key: PRNGKeyArray
     ) -> Float[Array, ""]:
         """KL(q(beta) || N(0, I)) (M7, unit scale)."""
+        del key
         del scales  # they multiply the draw afterwards; beta keeps its N(0, 1) prior
         return kl_to_scaled_normal(weights, jnp.ones(1), jnp.zeros(1))
 
@@ -197,9 +210,10 @@ class Centred(AbstractParametrisation):
     """The posterior placed on w, whose prior is N(0, tau^2 upsilon^2) (M1)."""
 
     def weight_kl(
-        self, weights: AbstractWeights, scales: Iterable[Scale]
+        self, weights: AbstractWeights, scales: Iterable[Scale], *, key: PRNGKeyArray
     ) -> Float[Array, ""]:
         """Expected KL(q(w) || N(0, s^2 I)) under the posterior of the scales (M7)."""
+        del key
         inverse_variance, log_scale = jnp.ones(1), jnp.zeros(1)
         for scale in scales:
             inverse_variance = inverse_variance * jnp.atleast_1d(scale.q.moment(-2))
@@ -208,6 +222,35 @@ class Centred(AbstractParametrisation):
 
     def multiplier(self, log_scale: Float[Array, "*#shape"]) -> Float[Array, "*#shape"]:
         """One: the posterior holds the weights as they are."""
+        return jnp.ones_like(log_scale)
+
+
+class Mixed(AbstractParametrisation):
+    """The posterior placed on w, whose prior is a mixture of two normals (M10)."""
+
+    share: float
+    wide: float
+    narrow: float
+
+    def weight_kl(
+        self, weights: AbstractWeights, scales: Iterable[Scale], *, key: PRNGKeyArray
+    ) -> Float[Array, ""]:
+        """-H[q(w)] - ln p(w) at one draw of all weights (M10): an unbiased draw."""
+        del scales
+        inputs, nodes = jnp.arange(weights.fan_in - 1), jnp.arange(weights.nodes)
+        kernel, bias = weights.sample(inputs, nodes, key=key)
+        log_prior = self.log_density(kernel).sum() + self.log_density(bias).sum()
+        return -weights.entropy().sum() - log_prior
+
+    def log_density(self, w: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """ln p(w) (M10)."""
+        return jnp.logaddexp(
+            math.log(self.share) + norm.logpdf(w, scale=self.wide),
+            math.log1p(-self.share) + norm.logpdf(w, scale=self.narrow),
+        )
+
+    def multiplier(self, log_scale: Float[Array, "*#shape"]) -> Float[Array, "*#shape"]:
+        """One: there is no scale."""
         return jnp.ones_like(log_scale)
 
 

@@ -30,9 +30,10 @@ from ..checkpoint import (
     write_checkpoint,
 )
 from ..console import progress
-from ..core.priors import PRIORS, AbstractPrior, Gaussian, Horseshoe
+from ..core.posteriors import POSTERIORS, AbstractPosterior
+from ..core.priors import PRIORS, AbstractPrior
 from ..infer.compact import NEARLY_ALL, Compaction, Nodes, compact, find_nodes
-from ..infer.shrink import could_pay, shrunk
+from ..infer.shrink import can_shrink, could_pay, shrunk
 from ..infer.train import (
     Data,
     Job,
@@ -54,6 +55,7 @@ from ..prepare import Standardiser, merge_rows
 from .checks import (
     Unchecked,
     all_or_nothing,
+    checked_choice,
     checked_count,
     checked_level,
     checked_number,
@@ -96,6 +98,7 @@ class NetworkEstimator(BaseEstimator):
         max_iter="auto",
         early_stopping=True,
         tol=1e-3,
+        standardise=True,
         shrink=True,
         n_draws=200,
         warm_start=False,
@@ -114,6 +117,7 @@ class NetworkEstimator(BaseEstimator):
         self.max_iter = max_iter
         self.early_stopping = early_stopping
         self.tol = tol
+        self.standardise = standardise
         self.shrink = shrink
         self.n_draws = n_draws
         self.warm_start = warm_start
@@ -191,7 +195,6 @@ class NetworkEstimator(BaseEstimator):
         """The training that checked rows and the settings ask for."""
         going_on = self._goes_on
         self.__dict__.pop("_run", None)
-        prior = self._checked_prior()
         widths = self._checked_widths()
         x, y, weight = merge_rows(x, y, weight)
         config = self._config(len(x))
@@ -210,7 +213,7 @@ class NetworkEstimator(BaseEstimator):
             widths = self.network_.widths  # some may have left since
         else:
             self._built_widths = widths
-        network = self._build(x.shape[1], widths, prior, weight.sum())
+        network = self._build(x.shape[1], widths, weight.sum())
         if going_on:
             network = _with_rows(self.network_, network)
         self._rows_seen = weight.sum()
@@ -219,7 +222,7 @@ class NetworkEstimator(BaseEstimator):
             run = resume(checkpoint, run)
         self._keep_check_rows(x, y)
         job = Job(run, data, config, self._key("train"))
-        if self.shrink and could_pay(job):
+        if self.shrink and can_shrink(job) and could_pay(job):
             job.shrink = shrunk
         return job
 
@@ -339,12 +342,12 @@ class NetworkEstimator(BaseEstimator):
     ) -> Self:
         """One pass over the given rows, at a constant learning rate."""
         if not hasattr(self, "network_"):
-            prior, widths = self._checked_prior(), self._checked_widths()
+            widths = self._checked_widths()
             self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self._standardise(x, y, weight)
             self._rows_seen = 0.0
             self._built_widths = widths
-            network = self._build(x.shape[1], widths, prior, weight.sum())
+            network = self._build(x.shape[1], widths, weight.sum())
             endless = self._config(len(x), steps=2**30, warm_up=PARTIAL_WARM_UP)
             self._run = Run.create(network, endless)
         elif not hasattr(self, "_run"):  # goes on from a `fit`
@@ -454,28 +457,13 @@ class NetworkEstimator(BaseEstimator):
         checked_count("n_draws", self.n_draws, least=2)
         return tuple(int(size) for size in sizes)
 
-    def _checked_prior(self) -> AbstractPrior:
-        if self.posterior != "factorised":
-            raise ValueError(
-                f"`posterior` must be 'factorised', got {self.posterior!r}."
-            )
-        if isinstance(self.prior, AbstractPrior):
-            return self.prior
-        if self.prior not in [*PRIORS]:
-            raise ValueError(
-                f"`prior` must be one of {[*PRIORS]} or a prior object such as "
-                f"Horseshoe(layer_scale=0.1), got {self.prior!r}."
-            )
-        return PRIORS[self.prior]
-
-    def _build(
-        self, d_in: int, widths: tuple[int, ...], prior: AbstractPrior, rows: float
-    ) -> Network:
+    def _build(self, d_in: int, widths: tuple[int, ...], rows: float) -> Network:
         return Network.create(
             d_in,
             widths,
             self._likelihood_for(rows),
-            prior,
+            checked_choice("prior", self.prior, PRIORS, AbstractPrior),
+            checked_choice("posterior", self.posterior, POSTERIORS, AbstractPosterior),
             activation=self.activation,
             key=self._key("build"),
         )
@@ -499,7 +487,10 @@ class NetworkEstimator(BaseEstimator):
 
     def _standardise(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> None:
         del y
-        self._x_standard = Standardiser.create(x, weight)
+        if self.standardise:
+            self._x_standard = Standardiser.create(x, weight)
+        else:
+            self._x_standard = Standardiser(np.zeros(x.shape[1]), np.ones(x.shape[1]))
 
     def _checked_rows(self, X: Unchecked) -> np.ndarray:
         """Rows to predict for, in standard units."""
@@ -610,8 +601,7 @@ class NetworkEstimator(BaseEstimator):
         return model
 
     def _read_network(self, widths: Any, prefix: str, arrays: dict) -> Network:
-        prior = self._checked_prior()
-        skeleton = self._build(self.n_features_in_, tuple(widths), prior, 1.0)
+        skeleton = self._build(self.n_features_in_, tuple(widths), 1.0)
         return persist.fill(skeleton, prefix, arrays)
 
 
@@ -666,7 +656,8 @@ def _progress_note(run: Run, rows: int) -> tuple[int, str]:
     return int(run.state.step), f"bound {last:.3f} nats a row"
 
 
-_OBJECTS = {c.__name__: c for c in (Horseshoe, Gaussian, GaussianNoise, Categorical)}
+_CHOICES = (*PRIORS.values(), *POSTERIORS.values(), GaussianNoise(), Categorical())
+_OBJECTS = {type(choice).__name__: type(choice) for choice in _CHOICES}
 
 
 def _encode(value: Any) -> Any:

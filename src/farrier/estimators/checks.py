@@ -6,13 +6,14 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from numbers import Integral, Real
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from sklearn.utils import check_array
 
 # What a user hands over: an array, a frame, or a mistake that deserves a clear message.
 Unchecked: TypeAlias = Any
+Choice = TypeVar("Choice")
 
 
 class TrainingWarning(UserWarning):
@@ -83,6 +84,21 @@ def checked_number(
     if not isinstance(value, Real) or not fits(value):
         raise ValueError(f"`{name}` must be {needed}, got {value!r}.")
     return float(value)
+
+
+def checked_choice(
+    name: str, value: Unchecked, known: dict[str, Choice], kind: type[Choice]
+) -> Choice:
+    """The object that a name stands for, or the object itself."""
+    if isinstance(value, kind):
+        return value
+    if not isinstance(value, str) or value not in known:
+        example = type(next(iter(known.values()))).__name__
+        raise ValueError(
+            f"`{name}` must be one of {[*known]} or an object such as {example}(...), "
+            f"got {value!r}."
+        )
+    return known[value]
 
 
 def checked_level(level: Unchecked) -> float:

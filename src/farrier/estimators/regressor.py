@@ -39,8 +39,8 @@ class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
     activation
         "relu", "tanh" or "gelu".
     prior
-        "horseshoe", "centred-horseshoe", "gaussian", or an object such as
-        `Horseshoe(layer_scale=0.1)`.
+        "horseshoe", "centred-horseshoe", "gaussian", "scale-mixture", "half-cauchy",
+        "exponential", or an object such as `Horseshoe(layer_scale=0.1)`.
     posterior
         "factorised".
     likelihood
@@ -60,6 +60,9 @@ class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
         Stop when the bound has surely little left to gain (`tol`).
     tol
         That little, in nats a row.
+    standardise
+        Bring each input to mean 0 and standard deviation 1 first. False leaves inputs
+        that have a common unit, such as pixels, as they are.
     shrink
         Let nodes that are off for good leave the network while it is trained, where
         that saves time; `history_.removed` says which and when.

@@ -265,6 +265,12 @@ def _drop_inputs(layer: Layer, kept: np.ndarray) -> Layer:
     )
 
 
+def is_factorised(network: Network) -> bool:
+    """Whether the weights of all layers are independent under q."""
+    layers = (*network.layers, network.output)
+    return all(isinstance(layer.weights, FactorisedWeights) for layer in layers)
+
+
 def with_layers(network: Network, layers: list[Layer]) -> Network:
     """The network with other layers, the output last."""
     new = (tuple(layers[:-1]), layers[-1])
@@ -312,7 +318,11 @@ def compact(
 
     The first try keeps the nodes that are on. While the predictive means move by more
     than 1 % of their standard deviation, the best 1, 2, 4, 7, ... others are kept too.
+    Where the posterior ties the inputs of a layer to each other, all nodes are kept.
     """
+    if not is_factorised(network):
+        everything = tuple(np.ones(width, bool) for width in network.widths)
+        return Compaction(network, everything, 0.0, 0.0)
     few = jnp.asarray(x[:: -(-len(x) // FOLD_ROWS)], float)
     hidden = activations(network, few, draws, key=key)
     check = partial(_check_values, x=x, y=y, draws=draws, key=key)

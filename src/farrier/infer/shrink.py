@@ -24,7 +24,7 @@ from ..core.random import fold_in
 from ..core.weights import FactorisedWeights
 from ..model.layers import Layer
 from ..model.network import ACTIVATIONS, Network
-from .compact import drop, target_noise, with_layers
+from .compact import drop, is_factorised, target_noise, with_layers
 from .train import Job, Removal, Run, TrainState, converted, round_up
 
 TOGETHER = 0.01  # most of a variance that the nodes that leave may have had
@@ -33,6 +33,11 @@ ROWS = 512  # from which shares are worked out
 PRODUCTS = 6  # of matrices, for each layer in a step: mean, variance, their gradients
 # Multiplications that must be saved: a few times the cost of compiling a smaller step.
 PAYS = 2e12
+
+
+def can_shrink(job: Job) -> bool:
+    """Whether nodes can be taken out of its layers one by one."""
+    return is_factorised(job.run.state.network)
 
 
 def could_pay(job: Job) -> bool:

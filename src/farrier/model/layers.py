@@ -20,16 +20,13 @@ import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..core.families import Conditional
-from ..core.priors import AbstractPrior
+from ..core.posteriors import AbstractPosterior
+from ..core.priors import AbstractPrior, ScaleRows
 from ..core.random import fold_in, normals
 from ..core.scales import Scale
-from ..core.weights import (
-    PARAMETRISATIONS,
-    AbstractParametrisation,
-    AbstractWeights,
-    FactorisedWeights,
-)
+from ..core.weights import AbstractParametrisation, AbstractWeights
 
+MORE = 2**31  # number of the key for what a posterior draws besides its weights
 INITIAL_SD = 0.01  # of beta: 0.1 prunes nodes before they have learned anything
 
 
@@ -41,21 +38,32 @@ class Layer(eqx.Module):
     parametrisation: AbstractParametrisation
     inputs: Int[Array, " d_in"]  # numbers of its inputs and nodes, which they keep
     nodes: Int[Array, " nodes"]  # when others are removed: the noise goes by them
+    scale_rows: ScaleRows = eqx.field(static=True)
 
     @classmethod
     def create(
-        cls, d_in: int, nodes: int, prior: AbstractPrior, *, key: PRNGKeyArray
+        cls,
+        d_in: int,
+        nodes: int,
+        prior: AbstractPrior,
+        posterior: AbstractPosterior,
+        *,
+        key: PRNGKeyArray,
     ) -> Self:
         """A layer whose weights start with variance 2 / (d_in + 1)."""
         start = math.sqrt(2 / (d_in + 1))
-        scales = prior.scales(nodes, start=start)
-        parametrisation = PARAMETRISATIONS[prior.parametrisation]()
+        parametrisation = prior.parametrised()
         spread = start / float(parametrisation.multiplier(jnp.log(start)))
-        weights = FactorisedWeights.create(
-            d_in, nodes, sd=INITIAL_SD * spread, spread=spread, key=key
+        return cls(
+            posterior.weights(
+                d_in, nodes, sd=INITIAL_SD * spread, spread=spread, key=key
+            ),
+            prior.scales(nodes, start=start),
+            parametrisation,
+            jnp.arange(d_in),
+            jnp.arange(nodes),
+            prior.scale_rows,
         )
-        inputs, numbers = jnp.arange(d_in), jnp.arange(nodes)
-        return cls(weights, scales, parametrisation, inputs, numbers)
 
     def conditional(
         self,
@@ -65,7 +73,7 @@ class Layer(eqx.Module):
         key: PRNGKeyArray,
     ) -> Conditional:
         """The pre-activations given fresh scales for each row (M6)."""
-        mean, variance = self.weights.moments(x)
+        mean, variance = self.weights.moments(x, key=fold_in(key, MORE))
         log_scale, noise = self._draw_scales(rows, key=key)
         factor = self.parametrisation.multiplier(log_scale)
         return Conditional(factor, mean, variance, noise)
@@ -78,21 +86,24 @@ class Layer(eqx.Module):
         `normals` makes two arrays at a time: where a scale uses one of the width of
         the layer, the other is the noise.
         """
+        places = self.scale_rows(rows)
         log_scale = jnp.zeros((1, len(rows)))
         noise = None
         for number, scale in enumerate(self.scales.values(), start=1):
             own = scale.q.loc.ndim > 0  # one for each node, or one for the layer
             nodes = self.nodes if own else jnp.zeros(1, int)
-            first, second = normals(nodes, rows, key=fold_in(key, number))
+            first, second = normals(nodes, places, key=fold_in(key, number))
             log_scale = log_scale + scale.q.log_at(first)
-            noise = second if own else noise
+            noise = second if own and len(places) == len(rows) else noise
         if noise is None:
             noise, _ = normals(self.nodes, rows, key=fold_in(key, 0))
         return log_scale, noise
 
-    def kl(self) -> dict[str, Float[Array, ""]]:
+    def kl(self, *, key: PRNGKeyArray) -> dict[str, Float[Array, ""]]:
         """Divergences of the weights and of each scale from their priors."""
-        weight_kl = self.parametrisation.weight_kl(self.weights, self.scales.values())
+        weight_kl = self.parametrisation.weight_kl(
+            self.weights, self.scales.values(), key=key
+        )
         return {"beta": weight_kl} | {n: s.kl() for n, s in self.scales.items()}
 
     def sample(

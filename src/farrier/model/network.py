@@ -14,7 +14,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..core.bound import Bound
 from ..core.families import Conditional
-from ..core.priors import AbstractPrior, Gaussian
+from ..core.posteriors import AbstractPosterior, Factorised
+from ..core.priors import AbstractPrior
 from ..core.random import fold_in
 from .layers import Layer
 from .likelihoods import AbstractLikelihood
@@ -24,7 +25,6 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": jnp.tanh,
     "gelu": jax.nn.gelu,
 }
-OUTPUT_SCALE = 5.0  # b of kappa ~ C+(0, 5), the scale of the output layer
 
 
 class SampledNetwork(eqx.Module):
@@ -65,22 +65,21 @@ class Network(eqx.Module):
         widths: tuple[int, ...],
         likelihood: AbstractLikelihood,
         prior: AbstractPrior,
+        posterior: AbstractPosterior | None = None,
         *,
         activation: str = "relu",
         key: PRNGKeyArray,
     ) -> Self:
-        """A network before training."""
+        """A network before training; factorised unless another posterior is given."""
+        posterior = Factorised() if posterior is None else posterior
         *keys, key_output = jr.split(key, len(widths) + 1)
         layers = []
         for nodes, key_layer in zip(widths, keys, strict=True):
-            layers.append(Layer.create(d_in, nodes, prior, key=key_layer))
+            layers.append(Layer.create(d_in, nodes, prior, posterior, key=key_layer))
             d_in = nodes
-        output_prior = Gaussian(
-            scale=OUTPUT_SCALE,
-            parametrisation=prior.parametrisation,
-            half_cauchy=prior.half_cauchy,
+        output = Layer.create(
+            d_in, likelihood.d_out, prior.of_output(), posterior, key=key_output
         )
-        output = Layer.create(d_in, likelihood.d_out, output_prior, key=key_output)
         return cls(tuple(layers), output, likelihood, activation)
 
     @property
@@ -105,7 +104,7 @@ class Network(eqx.Module):
         """
         *_, f = self.conditionals(x, key=key)
         log_likelihood = weight @ self.likelihood.expected_log_density(y, f)
-        return Bound(log_likelihood, self.kl())
+        return Bound(log_likelihood, self.kl(key=key))
 
     def conditionals(
         self, x: Float[Array, "batch d_in"], *, key: PRNGKeyArray
@@ -120,11 +119,14 @@ class Network(eqx.Module):
             laws.append(layer.conditional(a, rows, key=fold_in(key, number)))
         return laws
 
-    def kl(self) -> dict[str, Float[Array, ""]]:
+    def kl(self, *, key: PRNGKeyArray) -> dict[str, Float[Array, ""]]:
         """Every divergence by name: `layer_1/beta`, ..., `noise/gamma`."""
         parts = {}
-        for name, layer in self.named_layers().items():
-            parts |= {f"{name}/{part}": value for part, value in layer.kl().items()}
+        named = self.named_layers()
+        # The keys after those with which the layers' outputs are drawn.
+        for number, (name, layer) in enumerate(named.items(), start=len(named)):
+            found = layer.kl(key=fold_in(key, number))
+            parts |= {f"{name}/{part}": value for part, value in found.items()}
         return parts | self.likelihood.kl()
 
     def named_layers(self) -> dict[str, Layer]:
