@@ -6,7 +6,7 @@ the exact bound from the first step: the paper's settings. The paper trains 500 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -83,6 +83,14 @@ def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
         for width, epochs, names in config.runs
         for name in names
     }
+
+
+def settings_of(config: Config, part: str) -> dict:
+    """Those of one fit: other fits may change without it."""
+    settings = asdict(config)
+    runs = settings.pop("runs")
+    epochs = {f"{width}-{width}": count for width, count, _ in runs}
+    return settings | {"epochs": epochs[part.split("/")[0]]}
 
 
 def data_files(config: Config) -> tuple[str, ...]:
