@@ -10,6 +10,12 @@ An experiment is a module of this folder. It has
     table(rows)         Markdown: the published number, ours, the difference
     claims(rows)        what the paper says, and whether our rows bear it out
 
+It may have
+
+    SHORT               settings between the two, for those who cannot wait for FULL
+    settings_of(config, part)
+                        what of the settings one part depends on; else all of them
+
 A part takes a `Work` and returns plain rows. `render`, `table` and `claims` see rows
 alone, each with the name of its part and the warnings of it, and are also called when
 some parts are still to come.
@@ -76,6 +82,13 @@ class Claim:
             )
 
 
+def verdict(*, holds: bool, partly: bool) -> str:
+    """The verdict on a claim, from the two rules that it is put to."""
+    if holds:
+        return "holds"
+    return "holds partly" if partly else "does not hold"
+
+
 @dataclass(frozen=True)
 class Work:
     """What a part is given: a folder for its checkpoints, and whom to tell."""
@@ -129,9 +142,10 @@ def reproduce(name: str, folder: Path, config: Any, data: Path, report: Report) 
     """
     experiment = known(name)
     parts = experiment.parts(config, data)
-    mark, kind = fingerprint(config), _kind(experiment, config)
+    marks = {part: _mark(experiment, config, part) for part in parts}
+    kind = _kind(experiment, config)
     folder.mkdir(parents=True, exist_ok=True)
-    finished = _finished(folder / "rows.json", parts, mark, kind)
+    finished = _finished(folder / "rows.json", marks, kind)
     waiting = [part for part in parts if part not in finished]
     skipped: dict[str, str] = {}
 
@@ -145,10 +159,10 @@ def reproduce(name: str, folder: Path, config: Any, data: Path, report: Report) 
     for number, part in enumerate(waiting):
         show = _share_of(report, number, len(waiting), f"{name}: {part}")
         show(0.0, "")
-        private = folder / "unfinished" / f"{_file_name(part)}-{mark[:8]}"
+        private = folder / "unfinished" / f"{_file_name(part)}-{marks[part][:8]}"
         private.mkdir(parents=True, exist_ok=True)
         try:
-            finished[part] = _run(parts[part], Work(private, show), mark)
+            finished[part] = _run(parts[part], Work(private, show), marks[part])
         except FileNotFoundError as error:
             skipped[part] = str(error).replace(str(data), "the data folder")
         shutil.rmtree(private)
@@ -204,6 +218,19 @@ def markdown(columns: list[str], rows: Iterable[Iterable[Any]]) -> str:
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
+def where(rows: list[Row], **wanted: Any) -> list[Row]:
+    """The rows that have all these values."""
+    return [row for row in rows if all(row.get(k) == v for k, v in wanted.items())]
+
+
+def mean_and_error(values: Iterable[float]) -> tuple[float, float]:
+    """The mean, and two standard errors of it; the latter is NaN for one value."""
+    found = np.asarray(list(values), float)
+    few = len(found) < 2
+    error = math.nan if few else 2 * found.std(ddof=1) / math.sqrt(len(found))
+    return float(found.mean()), float(error)
+
+
 def plain(value: Any) -> Any:
     """The value as JSON can hold it: lists, four digits; None where not finite."""
     if isinstance(value, dict):
@@ -224,12 +251,6 @@ def plain(value: Any) -> Any:
     )
 
 
-def fingerprint(config: Any) -> str:
-    """sha256 of the settings."""
-    settings = json.dumps(dataclasses.asdict(config), sort_keys=True)
-    return hashlib.sha256(settings.encode()).hexdigest()
-
-
 def write_text(path: Path, text: str) -> None:
     """Write under a temporary name, then rename: a file is old or new, never half."""
     temporary = path.with_name(f"{path.name}.part")
@@ -240,12 +261,27 @@ def write_text(path: Path, text: str) -> None:
 # -- the parts of `reproduce` -----------------------------------------------------
 
 
+def _mark(experiment: ModuleType, config: Any, part: str) -> str:
+    """sha256 of the settings of a part."""
+    if hasattr(experiment, "settings_of"):
+        settings = experiment.settings_of(config, part)
+    else:
+        settings = dataclasses.asdict(config)
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+def settings_named(experiment: ModuleType, kind: str) -> Any:
+    """The settings "full", "short" or "smoke"; short is full where it is quick."""
+    return getattr(experiment, kind.upper(), experiment.FULL)
+
+
 def _kind(experiment: ModuleType, config: Any) -> str:
-    kinds = {"full": experiment.FULL, "smoke": experiment.SMOKE}
-    return next((name for name, known in kinds.items() if known == config), "other")
+    kinds = ("full", "short", "smoke")
+    same = (k for k in kinds if settings_named(experiment, k) == config)
+    return next(same, "other")
 
 
-def _finished(path: Path, parts: dict[str, Part], mark: str, kind: str) -> dict:
+def _finished(path: Path, marks: dict[str, str], kind: str) -> dict[str, Row]:
     """Parts that need not be run again."""
     if not path.is_file():
         return {}
@@ -258,7 +294,7 @@ def _finished(path: Path, parts: dict[str, Part], mark: str, kind: str) -> dict:
     return {
         name: made
         for name, made in stored["parts"].items()
-        if name in parts and made["settings"] == mark
+        if made["settings"] == marks.get(name)
     }
 
 
@@ -349,7 +385,8 @@ def _manifest(
     settings = dataclasses.asdict(config)
     files = {file: data / file for file in experiment.data_files(config)}
     return {
-        "command": f"farrier reproduce {name}" + " --smoke" * (kind == "smoke"),
+        "command": f"farrier reproduce {name}"
+        + f" --{kind}" * (kind in ("short", "smoke")),
         "kind": kind,
         "settings": settings,
         "seeds": {key: settings[key] for key in settings if "seed" in key},

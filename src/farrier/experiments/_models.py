@@ -75,30 +75,29 @@ def smallest_units(
     `density` is that of log10 |w| between the edges `DECADES`, over posterior draws of
     all weights into the unit; `median` is the median of |w|.
     """
-    network = model.network_
-    layers = []
-    for layer, norms in enumerate(model.weight_norms_):
-        units = np.argsort(norms)[:SMALLEST]
-        draws = _weights_into(network, layer, jnp.asarray(units), key=key)
-        layers.append(
-            [
-                {"norm": float(norms[unit])} | _spread(np.abs(np.asarray(w, float)))
-                for unit, w in zip(units, draws, strict=True)
-            ]
-        )
-    return layers
+    units = [np.argsort(norms)[:SMALLEST] for norms in model.weight_norms_]
+    drawn = _weights_into(model.network_, [jnp.asarray(u) for u in units], key=key)
+    return [
+        [
+            {"norm": float(norms[unit])} | _spread(np.abs(np.asarray(w, float)))
+            for unit, w in zip(chosen, draws, strict=True)
+        ]
+        for norms, chosen, draws in zip(model.weight_norms_, units, drawn, strict=True)
+    ]
 
 
 @eqx.filter_jit
 def _weights_into(
-    network: Network, layer: int, units: Int[Array, " units"], *, key: PRNGKeyArray
-) -> Float[Array, "units draws d_in"]:
-    """Draws of the weights into some units of a hidden layer."""
+    network: Network, units: list[Int[Array, " _"]], *, key: PRNGKeyArray
+) -> list[Float[Array, "_ draws _"]]:
+    """Draws of the weights into some units of each hidden layer."""
 
-    def one(key_draw: PRNGKeyArray) -> Float[Array, "d_in units"]:
-        return network.layers[layer].sample(key=key_draw)[0][:, units]
+    def one(key_draw: PRNGKeyArray) -> list[Float[Array, "_ _"]]:
+        kernels = network.sample(key=key_draw).kernels
+        return [kernels[layer][:, chosen] for layer, chosen in enumerate(units)]
 
-    return jnp.moveaxis(lax.map(one, jr.split(key, DRAWS)), 2, 0)
+    drawn = lax.map(one, jr.split(key, DRAWS))
+    return [jnp.moveaxis(weights, 2, 0) for weights in drawn]
 
 
 def _spread(size: np.ndarray) -> dict[str, Any]:
