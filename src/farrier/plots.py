@@ -4,8 +4,20 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-COLOURS = {"horseshoe": "#1f6f8b", "gaussian": "#c05a2e"}
-LABELS = {"horseshoe": "Horseshoe", "gaussian": "Gaussian"}
+COLOURS = {
+    "horseshoe": "#1f6f8b",
+    "gaussian": "#c05a2e",
+    "centred-horseshoe": "#8e6bb0",
+    "half-cauchy": "#5b8c3a",
+    "exponential": "#b8860b",
+}
+LABELS = {
+    "horseshoe": "Horseshoe",
+    "gaussian": "Gaussian",
+    "centred-horseshoe": "Centred horseshoe",
+    "half-cauchy": "Half-Cauchy, nodes only",
+    "exponential": "Exponential",
+}
 
 
 def new_figure(rows: int, columns: int, *, height: float) -> tuple[Figure, np.ndarray]:
@@ -55,8 +67,9 @@ def cubic_figure(panels: list[dict]) -> Figure:
         if column == 0:
             ax.set_ylabel("y")
         ax.label_outer()
-    for row in range(len(priors)):
-        axes[row, -1].legend(fontsize=7, loc="lower right", framealpha=0.9)
+    for ax in axes[:, -1]:
+        if ax.has_data():
+            ax.legend(fontsize=7, loc="lower right", framealpha=0.9)
     return figure
 
 
