@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ..estimators import HorseshoeClassifier, HorseshoeRegressor
 from ..model.network import Network
 from ..plots import Axes
+from ._harness import Claim, Row
 
 NORM_ON = 0.01  # expected weights are on when their norm is over this x the largest
 SMALLEST = 5  # units of each layer whose weights are drawn
@@ -127,3 +128,25 @@ def verdict(*, holds: bool, partly: bool) -> str:
     if holds:
         return "holds"
     return "holds partly" if partly else "does not hold"
+
+
+def sparsity_claim(ours: Row, others: dict[str, Row]) -> Claim:
+    """Holds when the horseshoe keeps the fewest norms in each layer, partly in one.
+
+    The rows have `model`, `width` and `norms_on`.
+    """
+    fewer = [
+        own < min(row["norms_on"][layer] for row in others.values())
+        for layer, own in enumerate(ours["norms_on"])
+    ]
+    kept = [
+        f"{MODELS[row['model']].label} {' and '.join(map(str, row['norms_on']))}"
+        for row in (ours, *others.values())
+    ]
+    widths = f"{ours['width']}-{ours['width']}"
+    return Claim(
+        f"The horseshoe turns units off, the other models do not ({widths}).",
+        f"Units of each layer with a norm over {NORM_ON:.0%} of the largest: "
+        f"{', '.join(kept)}.",
+        verdict(holds=all(fewer), partly=any(fewer)),
+    )

@@ -25,6 +25,7 @@ from ._models import (
     draw_norms,
     nodes,
     smallest_units,
+    sparsity_claim,
     verdict,
 )
 
@@ -310,7 +311,7 @@ def claims(rows: list[Row]) -> list[Claim]:
         if "horseshoe" in models and len(models) > 1:
             others = {name: row for name, row in models.items() if name != "horseshoe"}
             found.append(error_claim(width, models["horseshoe"], others))
-            found.append(sparsity_claim(width, models["horseshoe"], others))
+            found.append(sparsity_claim(models["horseshoe"], others))
     narrow = by_width[min(by_width)]
     if {"horseshoe", "scale-mixture"} <= narrow.keys():
         found.append(spike_claim(narrow["horseshoe"], narrow["scale-mixture"]))
@@ -333,24 +334,6 @@ def error_claim(width: int, ours: Row, others: dict[str, Row]) -> Claim:
         f"Test error: HS-BNN {ours['error']:.2%}, {', '.join(errors)} "
         f"({ours['epochs']} epochs).",
         verdict(holds=excess <= noise, partly=excess <= NEARLY),
-    )
-
-
-def sparsity_claim(width: int, ours: Row, others: dict[str, Row]) -> Claim:
-    """Holds when the horseshoe keeps the fewest norms in each layer, else in one."""
-    fewer = [
-        own < min(row["norms_on"][layer] for row in others.values())
-        for layer, own in enumerate(ours["norms_on"])
-    ]
-    kept = [
-        f"{MODELS[row['model']].label} {' and '.join(map(str, row['norms_on']))}"
-        for row in (ours, *others.values())
-    ]
-    return Claim(
-        f"The horseshoe turns units off, the other models do not ({width}-{width}).",
-        f"Units with a norm over {NORM_ON:.0%} of the largest: {', '.join(kept)} of "
-        f"{width} and {width}.",
-        verdict(holds=all(fewer), partly=any(fewer)),
     )
 
 
