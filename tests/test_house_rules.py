@@ -53,6 +53,7 @@ ORDER = {
     "infer": ("train", "parallel", "predict", "compact", "shrink"),
     "estimators": ("checks", "base", "regressor", "classifier", "files", "many"),
     "experiments": (
+        "_names",
         "_harness",
         "published",
         "_models",

@@ -21,9 +21,9 @@ alone, each with the name of its part and the warnings of it, and are also calle
 some parts are still to come.
 """
 
-import ast
 import dataclasses
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -45,12 +45,12 @@ from typing import Any
 import numpy as np
 
 from ..estimators import TrainingWarning
+from ._names import NAMES
 
 Row = dict[str, Any]
 Report = Callable[[int, str], None]
 Part = Callable[["Work"], list[Row]]
 
-NAMES = ("cubic", "structure", "ablation", "uci", "gestures", "mnist")
 PERCENT = 100  # in which `reproduce` reports its progress
 DIGITS = 4  # significant digits of the numbers in rows.json
 DPI = 150
@@ -65,6 +65,10 @@ manifest. The table below is made from the rows by a rule stated in each experim
 {BEGIN}
 {END}
 """
+
+
+class WrongFolder(ValueError):
+    """The folder has results that these would spoil."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,11 @@ class Work:
         """Say that k of n equal pieces are done."""
         self.report(k / n, f"{k} of {n}")
 
+    def counter(self, n: int) -> Callable[[int, Any], None]:
+        """What tells of each of n fits that ends: an `after_fit` of `fit_many`."""
+        count = itertools.count(1)
+        return lambda index, model: self.done(next(count), n)
+
 
 def known(name: str) -> ModuleType:
     """The experiment of this name."""
@@ -114,15 +123,19 @@ def known(name: str) -> ModuleType:
     return import_module(f"{__package__}.{name}")
 
 
-def hours() -> dict[str, str]:
-    """How long each experiment takes, read off its source: nothing is imported."""
-    found = {}
-    for name in NAMES:
-        source = Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
-        for node in ast.parse(source).body:
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "HOURS":
-                found[name] = str(ast.literal_eval(node.value))
-    return found
+def settings_named(experiment: ModuleType, kind: str) -> Any:
+    """The settings "full", "short" or "smoke"; short is full where it is quick."""
+    return getattr(experiment, kind.upper(), experiment.FULL)
+
+
+def reproduce_into(
+    results: Path, name: str, kind: str, data: Path, report: Report
+) -> str:
+    """`reproduce` into `results/NAME`, at one of the kinds of settings; and the claims."""
+    config = settings_named(known(name), kind)
+    table = reproduce(name, results / name, config, data, report)
+    write_claims(results)
+    return table
 
 
 def reproduce(name: str, folder: Path, config: Any, data: Path, report: Report) -> str:
@@ -157,7 +170,7 @@ def reproduce(name: str, folder: Path, config: Any, data: Path, report: Report) 
         return _write_views(name, experiment, folder, skipped)
 
     for number, part in enumerate(waiting):
-        show = _share_of(report, number, len(waiting), f"{name}: {part}")
+        show = _share_of(report, number, len(waiting), part)
         show(0.0, "")
         private = folder / "unfinished" / f"{_file_name(part)}-{marks[part][:8]}"
         private.mkdir(parents=True, exist_ok=True)
@@ -172,7 +185,7 @@ def reproduce(name: str, folder: Path, config: Any, data: Path, report: Report) 
         private_folders = folder / "unfinished"
         shutil.rmtree(private_folders, ignore_errors=True)
     table = write()
-    report(PERCENT, f"{name}: done")
+    report(PERCENT, "done")
     return table
 
 
@@ -189,7 +202,7 @@ def read_rows(path: Path) -> list[Row]:
 def write_claims(results: Path) -> None:
     """Renew the table of claims in `results/README.md` from all rows that are there."""
     lines = [
-        "| experiment | the paper says | our evidence | verdict |",
+        "| experiment | claim | our evidence | verdict |",
         "| --- | --- | --- | --- |",
     ]
     for name in NAMES:
@@ -270,11 +283,6 @@ def _mark(experiment: ModuleType, config: Any, part: str) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
-def settings_named(experiment: ModuleType, kind: str) -> Any:
-    """The settings "full", "short" or "smoke"; short is full where it is quick."""
-    return getattr(experiment, kind.upper(), experiment.FULL)
-
-
 def _kind(experiment: ModuleType, config: Any) -> str:
     kinds = ("full", "short", "smoke")
     same = (k for k in kinds if settings_named(experiment, k) == config)
@@ -287,7 +295,7 @@ def _finished(path: Path, marks: dict[str, str], kind: str) -> dict[str, Row]:
         return {}
     stored = json.loads(path.read_text(encoding="utf-8"))
     if stored["kind"] == "full" and kind != "full":
-        raise ValueError(
+        raise WrongFolder(
             f"{str(path)!r} has results of the full settings, and these settings would "
             "take their place. Give another folder."
         )

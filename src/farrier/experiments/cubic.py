@@ -6,7 +6,6 @@ iterations, Gamma(6, 6) on the noise's precision, the exact bound from the first
 the noise, trained until the bound has nothing left to gain.
 """
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
 
 HOURS = "about 20 minutes on 2 cores"
 GRID = np.linspace(-5, 5, 101)
+BAND, DATA = ("x", "mean", "std"), ("data_x", "data_y")
 NOISE_VARIANCE = 9.0
 TARGET_VARIANCE = 4**6 / 7 + NOISE_VARIANCE  # of y, x uniform on [-4, 4]
 SMALL_LOSS = 0.1  # nats a point: a drop of less than this is none
@@ -70,7 +70,12 @@ FULL = Config(
     most_iterations="auto",
 )
 SMOKE = Config(
-    widths=(4, 8), data_seeds=(0, 1), iterations=20, most_iterations=20, test_points=20
+    widths=(4,),
+    data_seeds=(0, 1),
+    iterations=20,
+    most_iterations=20,
+    test_points=20,
+    protocols=("converged",),
 )
 
 
@@ -105,55 +110,49 @@ def fits(
     config: Config, protocol: str, prior: str, width: int, work: Work
 ) -> list[Row]:
     """A fit to each data set, all at once; the first one's bands are kept."""
-    chosen: dict[str, Any] = settings(config, protocol, prior) | {"hidden_layer_sizes": (width,)}
+    chosen: dict[str, Any] = settings(config, protocol, prior) | {
+        "hidden_layer_sizes": (width,)
+    }
     tables = [datasets.cubic(seed=seed) for seed in config.data_seeds]
     x, y = (np.concatenate(columns) for columns in zip(*tables, strict=True))
     rows = np.split(np.arange(len(x)), len(tables))
     models = [HorseshoeRegressor(random_state=s, **chosen) for s in config.data_seeds]
-    count = itertools.count(1)
-    fit_many(
-        models,
-        x,
-        y,
-        rows=rows,
-        after_fit=lambda index, model: work.done(next(count), len(models)),
-    )
+    fit_many(models, x, y, rows=rows, after_fit=work.counter(len(models)))
+    about = {"protocol": protocol, "prior": prior, "width": width}
     found = [
-        {"protocol": protocol, "prior": prior, "width": width}
-        | measured(model, config, seed)
+        about | {"seed": seed} | measured(model, config, seed)
         for model, seed in zip(models, config.data_seeds, strict=True)
     ]
-    found[0] |= band(models[0], *tables[0])
-    return found
+    x, y = tables[0]
+    return [found[0] | {"data_x": x[:, 0], "data_y": y}] + [
+        {name: value for name, value in row.items() if name not in BAND}
+        for row in found[1:]
+    ]
 
 
 def measured(model: HorseshoeRegressor, config: Config, seed: int) -> Row:
-    """What one fit is worth on fresh points."""
+    """What one fit is worth on fresh points, and its band over the range."""
     x, y = datasets.cubic(config.test_points, seed=config.test_seed + seed)
-    error = np.asarray(model.predict(x)) - y
+    mean, std = model.predict(np.append(x[:, 0], GRID)[:, None], return_std=True)
+    error = np.asarray(mean)[: len(y)] - y
     return {
-        "seed": seed,
         "log_likelihood": model.log_density(x, y).mean(),
         "rmse": np.sqrt(np.mean(error**2)),
         "nodes_on": model.widths_[0],
         "iterations": model.n_iter_,
+        "x": GRID,
+        "mean": mean[len(y) :],
+        "std": std[len(y) :],
     }
-
-
-def band(model: HorseshoeRegressor, x: np.ndarray, y: np.ndarray) -> Row:
-    """Predictive mean and standard deviation over the range, and the data."""
-    mean, std = model.predict(GRID[:, None], return_std=True)
-    return {"x": GRID, "mean": mean, "std": std, "data_x": x[:, 0], "data_y": y}
 
 
 def render(rows: list[Row]) -> dict[str, Figure]:
     """Bands for each protocol, and the log-likelihood against the width."""
     protocols = list(dict.fromkeys(row["protocol"] for row in rows))
-    curves = ("x", "mean", "std", "data_x", "data_y")
     figures = {}
     for protocol in protocols:
         panels = [
-            row | {name: np.array(row[name]) for name in curves}
+            row | {name: np.array(row[name]) for name in (*BAND, *DATA)}
             for row in where(rows, protocol=protocol)
             if "mean" in row
         ]
