@@ -46,6 +46,17 @@ MODELS = {
 }
 
 
+def classifier(name: str, width: int, **settings: Any) -> HorseshoeClassifier:
+    """Two hidden layers of equal width, trained as the paper does.
+
+    The bound is exact from the first step to the last, and all units stay to be shown.
+    """
+    paper = {"kl_warm_up": 0.0, "early_stopping": False, "shrink": False}
+    return HorseshoeClassifier(
+        (width, width), **MODELS[name].settings, **paper, **settings
+    )
+
+
 def classified(
     model: HorseshoeClassifier, X: np.ndarray, y: np.ndarray
 ) -> dict[str, float]:

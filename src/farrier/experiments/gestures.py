@@ -7,9 +7,10 @@ The split by person is the honest one: nobody in the test rows was seen in train
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from ._models import (
     MODELS,
     NORM_ON,
     classified,
+    classifier,
     draw_norms,
     nodes,
     sparsity_claim,
@@ -91,6 +93,13 @@ def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
     }
 
 
+def settings_of(config: Config, part: str) -> dict[str, Any]:
+    """Those of one part: other widths and models may change without it."""
+    del part
+    own = asdict(config)
+    return {key: own[key] for key in own if key not in ("widths", "models")}
+
+
 def data_files(config: Config) -> tuple[str, ...]:
     """The one file of the six gestures."""
     del config
@@ -112,15 +121,12 @@ def fit(config: Config, data: Path, name: str, width: int, work: Work) -> list[R
     """One model on all splits."""
     X, y, subject = (v[:: config.every] for v in datasets.natops6(data))
     chosen = splits(config, subject)
-    model = HorseshoeClassifier(
-        (width, width),
-        **MODELS[name].settings,
+    model = classifier(
+        name,
+        width,
         learning_rate_init=config.learning_rate,
         batch_size=config.batch_size,
         max_iter=config.epochs,
-        kl_warm_up=0.0,
-        early_stopping=False,
-        shrink=False,  # the figure shows all units
         n_draws=config.draws,
         random_state=config.seed,
     )

@@ -21,6 +21,7 @@ from ._models import (
     MODELS,
     NORM_ON,
     classified,
+    classifier,
     draw_density,
     draw_norms,
     nodes,
@@ -113,15 +114,12 @@ def fit(
 ) -> list[Row]:
     """Train one model, and read off all that the figures and tables need."""
     X, y = datasets.mnist(data)
-    model = HorseshoeClassifier(
-        (width, width),
-        **MODELS[name].settings,
+    model = classifier(
+        name,
+        width,
         learning_rate_init=config.learning_rate,
         batch_size=config.batch_size,
         max_iter=epochs,
-        kl_warm_up=0.0,
-        early_stopping=False,
-        shrink=False,  # the figures show all units
         standardise=False,
         n_draws=config.draws,
         random_state=config.seed,
@@ -162,7 +160,7 @@ def filters(model: HorseshoeClassifier) -> dict[str, list[Row]]:
         return {"norm": float(norms[index]), "unit": unit, "pixels": pixels}
 
     chosen = {"largest": order[::-1][:SHOWN], "smallest": order[:SHOWN]}
-    return {kind: [picture(i) for i in units] for kind, units in chosen.items()}
+    return {kind: [picture(int(i)) for i in units] for kind, units in chosen.items()}
 
 
 # -- figures -----------------------------------------------------------------------

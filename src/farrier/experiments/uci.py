@@ -8,7 +8,7 @@ anything.
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,13 @@ def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
         for name in config.sets
         for model in config.models
     }
+
+
+def settings_of(config: Config, part: str) -> dict[str, Any]:
+    """Those of one part: other sets and models may change without it."""
+    del part
+    own = asdict(config)
+    return {key: own[key] for key in own if key not in ("sets", "models")}
 
 
 def data_files(config: Config) -> tuple[str, ...]:
