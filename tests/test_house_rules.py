@@ -79,6 +79,7 @@ DOORS = {
     "rich": {"console.py"},
     "typer": {"cli.py"},
     "matplotlib": {"plots.py"},
+    "pooch": {"datasets.py"},
 }
 MAY_PRINT = {"cli.py", "console.py", "demo.py"}
 NEVER_IMPORTED = {"__future__", "pickle", "cloudpickle", "dill"}

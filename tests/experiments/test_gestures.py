@@ -76,5 +76,5 @@ def test_the_figure_shows_each_layer():
     figure = gestures.render(made_rows() + made_rows("vmg"))["norms"]
     titles = [ax.get_title() for ax in figure.axes]
     assert titles == [f"layer {i} of 400-400, 500 epochs" for i in (1, 2)]
-    legend = figure.axes[1].get_legend()
-    assert [text.get_text() for text in legend.get_texts()] == ["HS-BNN", "VMG"]
+    _, labels = figure.axes[1].get_legend_handles_labels()
+    assert labels == ["HS-BNN", "VMG"]

@@ -164,9 +164,9 @@ def test_figures_name_models_and_axes():
     figures = mnist.render(rows)
     assert set(figures) == {"norms", "filters", "smallest", "five"}
     for name in ("norms", "five"):
-        labels = [t.get_text() for t in figures[name].axes[-1].get_legend().get_texts()]
+        _, labels = figures[name].axes[-1].get_legend_handles_labels()
         assert labels == ["HS-BNN", "SM-BNN"]
-    labels = [t.get_text() for t in figures["smallest"].axes[-1].get_legend().texts]
+    _, labels = figures["smallest"].axes[-1].get_legend_handles_labels()
     assert labels == ["400-400, 100 epochs", "1200-1200, 100 epochs"]
     for name in ("norms", "five", "smallest"):
         for ax in figures[name].axes:
