@@ -131,7 +131,7 @@ def settings_named(experiment: ModuleType, kind: str) -> Any:
 def reproduce_into(
     results: Path, name: str, kind: str, data: Path, report: Report
 ) -> str:
-    """`reproduce` into `results/NAME`, at one of the kinds of settings; and the claims."""
+    """`reproduce` into `results/NAME`, at settings of that kind; then the claims."""
     config = settings_named(known(name), kind)
     table = reproduce(name, results / name, config, data, report)
     write_claims(results)
@@ -237,11 +237,12 @@ def where(rows: list[Row], **wanted: Any) -> list[Row]:
 
 
 def mean_and_error(values: Iterable[float]) -> tuple[float, float]:
-    """The mean, and two standard errors of it; the latter is NaN for one value."""
+    """The mean, and two standard errors of it; NaN where there are too few values."""
     found = np.asarray(list(values), float)
-    few = len(found) < 2
-    error = math.nan if few else 2 * found.std(ddof=1) / math.sqrt(len(found))
-    return float(found.mean()), float(error)
+    n = len(found)
+    mean = float(found.mean()) if n else math.nan
+    error = 2 * float(found.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+    return mean, error
 
 
 def plain(value: Any) -> Any:
