@@ -75,7 +75,7 @@ class Config:
 FULL = Config()
 SMOKE = Config(
     widths=(8,),
-    models=("horseshoe", "gaussian", "vmg"),
+    models=("horseshoe", "vmg"),
     epochs=2,
     batch_size=64,
     split_seeds=(0,),
