@@ -119,7 +119,7 @@ def our_network(shape: str) -> Network:
 def our_steps(shape: str, data: Data) -> Callable[[], jax.Array]:
     """A horseshoe network that is trained on by so many steps with each call."""
     *_, steps = SHAPES[shape]
-    state = TrainState.create(our_network(shape))
+    state = TrainState.create(our_network(shape), TrainConfig())
     schedule = Schedule.create(TrainConfig(steps=2**30))
 
     def run() -> jax.Array:

@@ -254,6 +254,10 @@ SETTINGS = [
         for bad in (0, -0.1, np.nan, np.inf, None)
     ),
     *(
+        ("averaging", bad, "`averaging` must be a share, from 0 to less than 1, got")
+        for bad in (-0.1, 1, np.nan, "0.9")
+    ),
+    *(
         (
             "kl_warm_up",
             bad,

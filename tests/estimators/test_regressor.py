@@ -123,6 +123,7 @@ def test_settings_go_round():
         "learning_rate_init": 0.1,
         "batch_size": 7,
         "max_iter": 9,
+        "averaging": 0.9,
         "early_stopping": False,
         "tol": 0.1,
         "standardise": False,

@@ -317,7 +317,7 @@ def test_a_step_that_is_not_finite_is_counted_and_changes_nothing(getkey):
     y[4] = np.nan
     data, key = Data.create(x, y, batch_size=BATCH), getkey()
     schedule = Schedule.create(TrainConfig(steps=100))
-    state = TrainState.create(network_of(key=getkey()))
+    state = TrainState.create(network_of(key=getkey()), TrainConfig())
     skipped, first = 0, None
     for step in range(6):
         order = epoch_order(data, jnp.int32(step), key=key)
@@ -500,3 +500,65 @@ def test_training_raises_the_bound_far_above_any_constant(getkey):
     np.testing.assert_allclose(
         np.exp(gamma.log_rate), 0.01 + 0.5 * (residual**2).sum(), rtol=0.15
     )
+
+
+# --- averaging --------------------------------------------------------------------
+
+
+def step_by_step(network, data, config, steps, *, key):
+    """The network after each step, and the last state."""
+    run = Run.create(network, config)
+    state, networks = run.state, []
+    for _ in range(steps):
+        state, _ = run_chunk(state, data, run.schedule, 1, 1, key=key)
+        networks.append(state.network)
+    return networks, state
+
+
+def test_the_average_is_a_mean_at_first_and_a_moving_one_then(getkey):
+    """Worked out by NumPy from the networks of the single steps."""
+    x, y = table(key=getkey())
+    config = TrainConfig(steps=12, batch_size=ROWS, averaging=0.75, learning_rate=0.1)
+    data = Data.create(x, y, batch_size=ROWS)
+    network, key = network_of(key=getkey()), getkey()
+    networks, state = step_by_step(network, data, config, 12, key=key)
+    locs = [np.asarray(n.output.weights.kernel.loc) for n in networks]
+    expected = np.mean(locs[:4], axis=0)  # 1 / (i + 1) reaches 1/4 at the fourth step
+    for loc in locs[4:]:
+        expected = 0.75 * expected + 0.25 * loc
+    found = state.result.output.weights.kernel.loc
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert not np.allclose(found, locs[-1], rtol=1e-3)
+
+
+def test_averaging_does_not_change_the_steps(getkey):
+    """The same bits in the network of the last step; without it that is the result."""
+    x, y = table(key=getkey())
+    data = Data.create(x, y, batch_size=ROWS)
+    network, key = network_of(key=getkey()), getkey()
+    states = [
+        step_by_step(
+            network,
+            data,
+            TrainConfig(steps=9, averaging=a, batch_size=ROWS),
+            9,
+            key=key,
+        )[1]
+        for a in (0.0, 0.9)
+    ]
+    np.testing.assert_allclose(
+        states[0].network.output.weights.kernel.loc,
+        states[1].network.output.weights.kernel.loc,
+        rtol=1e-12,
+    )
+    assert eqx.tree_equal(states[0].result, states[0].network)
+
+
+def test_a_bad_step_leaves_the_average_as_it_was(getkey):
+    x, y = table(key=getkey())
+    y[:] = np.nan
+    config = TrainConfig(steps=3, batch_size=ROWS, averaging=0.5)
+    network = network_of(key=getkey())
+    run = fit(network, x, y, config, key=getkey())
+    assert run.history.skipped == 3
+    assert eqx.tree_equal(run.state.result, network)

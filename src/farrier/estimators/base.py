@@ -96,6 +96,7 @@ class NetworkEstimator(BaseEstimator):
         learning_rate_init=0.01,
         batch_size="auto",
         max_iter="auto",
+        averaging=0.0,
         early_stopping=True,
         tol=1e-3,
         standardise=True,
@@ -115,6 +116,7 @@ class NetworkEstimator(BaseEstimator):
         self.learning_rate_init = learning_rate_init
         self.batch_size = batch_size
         self.max_iter = max_iter
+        self.averaging = averaging
         self.early_stopping = early_stopping
         self.tol = tol
         self.standardise = standardise
@@ -255,7 +257,7 @@ class NetworkEstimator(BaseEstimator):
 
     def _store(self, run: Run, batches: int) -> None:
         """Keep what a run learned."""
-        self.network_ = run.state.network
+        self.network_ = run.state.result
         self.history_ = run.history
         self.n_iter_ = math.ceil(int(run.state.step) / batches)
         for outdated in ("_compaction", "compaction_", "_node_report"):
@@ -348,10 +350,10 @@ class NetworkEstimator(BaseEstimator):
             self._rows_seen = 0.0
             self._built_widths = widths
             network = self._build(x.shape[1], widths, weight.sum())
-            endless = self._config(len(x), steps=2**30, warm_up=PARTIAL_WARM_UP)
+            endless = self._endless(len(x), warm_up=PARTIAL_WARM_UP)
             self._run = Run.create(network, endless)
         elif not hasattr(self, "_run"):  # goes on from a `fit`
-            endless = self._config(len(x), steps=2**30, warm_up=0)
+            endless = self._endless(len(x), warm_up=0)
             self._run = Run.create(self.network_, endless)
         self._rows_seen += weight.sum()
         total = (
@@ -415,8 +417,19 @@ class NetworkEstimator(BaseEstimator):
             ),
             kl_weight=checked_positive("kl_weight", self.kl_weight),
             kl_warm_up=share,
+            averaging=checked_number(
+                "averaging",
+                self.averaging,
+                lambda v: 0 <= v < 1,
+                "a share, from 0 to less than 1",
+            ),
             tolerance=self._checked_tolerance(),
         )
+
+    def _endless(self, rows: int, *, warm_up: int) -> TrainConfig:
+        """Settings of `partial_fit`, which never knows its last step."""
+        config = self._config(rows, steps=2**30, warm_up=warm_up)
+        return dataclasses.replace(config, averaging=0.0)
 
     @property
     def _goes_on(self) -> bool:

@@ -56,6 +56,9 @@ class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
         Rows in one step, or "auto": all of them up to 1024 rows, else 512.
     max_iter
         Most passes over the data, or "auto": a budget that suits the number of rows.
+    averaging
+        Share that each step keeps of a moving average of all parameters over the steps
+        (Polyak averaging), which is then the result of `fit`; 0 is the last step.
     early_stopping
         Stop when the bound has surely little left to gain (`tol`).
     tol

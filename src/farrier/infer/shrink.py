@@ -37,7 +37,7 @@ PAYS = 2e12
 
 def can_shrink(job: Job) -> bool:
     """Whether nodes can be taken out of its layers one by one."""
-    return is_factorised(job.run.state.network)
+    return job.run.state.average is None and is_factorised(job.run.state.network)
 
 
 def could_pay(job: Job) -> bool:

@@ -44,6 +44,9 @@ class TrainConfig:
         Final weight of the divergences; 1 is the exact bound.
     kl_warm_up
         Share of the budget over which that weight rises linearly from 0.
+    averaging
+        The network of a run is a moving average over its steps, each of which keeps
+        this share of the average before it; 0 is the network of the last step.
     tolerance
         Stop when the gain still to be had, in nats a row, is surely under this.
     max_bad_run
@@ -55,6 +58,7 @@ class TrainConfig:
     learning_rate: float = 0.01
     kl_weight: float = 1.0
     kl_warm_up: float = 0.6
+    averaging: float = 0.0
     tolerance: float = 1e-3
     max_bad_run: int = 20
 
@@ -74,6 +78,11 @@ class TrainConfig:
             raise ValueError(
                 "`kl_warm_up` is a share of the steps, from 0 to 1, got "
                 f"{self.kl_warm_up!r}."
+            )
+        if not 0 <= self.averaging < 1:
+            raise ValueError(
+                "`averaging` is a share, from 0 to less than 1, got "
+                f"{self.averaging!r}."
             )
         if not self.tolerance >= 0:
             raise ValueError(
@@ -138,6 +147,9 @@ class Schedule(eqx.Module):
 
     rate(i) = start_rate (1 + cos(pi (i - start) / (end - start))) / 2
     kl_weight(i) = kl_weight min(1, (i + 1) / warm_up)                           (T2)
+
+    and the share of step i in the moving average of the parameters,
+    max(1 - averaging, 1 / (i + 1)): a plain mean at first; the start has no say.
     """
 
     start_rate: Float[Array, ""]
@@ -145,6 +157,7 @@ class Schedule(eqx.Module):
     end: Int[Array, ""]
     kl_weight: Float[Array, ""]
     warm_up: Int[Array, ""]
+    averaging: Float[Array, ""]
 
     @classmethod
     def create(cls, config: TrainConfig) -> Self:
@@ -155,6 +168,7 @@ class Schedule(eqx.Module):
             jnp.asarray(config.steps, jnp.int32),
             jnp.asarray(config.kl_weight, float),
             jnp.asarray(round(config.kl_warm_up * config.steps), jnp.int32),
+            jnp.asarray(config.averaging, float),
         )
 
     def rate(self, step: Int[Array, ""]) -> Float[Array, ""]:
@@ -171,15 +185,19 @@ class Schedule(eqx.Module):
         ramp = done / jnp.maximum(self.warm_up, 1).astype(self.kl_weight.dtype)
         return self.kl_weight * jnp.minimum(1, ramp)
 
+    def share(self, step: Int[Array, ""]) -> Float[Array, ""]:
+        """Share of a step in the moving average."""
+        steps = (step + 1).astype(self.averaging.dtype)
+        return jnp.maximum(1 - self.averaging, 1 / steps)
+
     def cooled(self, now: int, end: int) -> Self:
         """The schedule that goes from the present rate down to 0 at `end`."""
         step = jnp.asarray(now, jnp.int32)
-        return type(self)(
-            self.rate(step),
-            step,
-            jnp.asarray(end, jnp.int32),
-            self.kl_weight,
-            self.warm_up,
+        return replace(
+            self,
+            start_rate=self.rate(step),
+            start=step,
+            end=jnp.asarray(end, jnp.int32),
         )
 
 
@@ -188,6 +206,7 @@ class TrainState(eqx.Module):
 
     network: Network
     optimiser: PyTree
+    average: PyTree  # of the network's parameters over the steps, or None
     step: Int[Array, ""]
     skipped: Int[Array, ""]  # steps that were not finite
     bad_run: Int[Array, ""]  # of them, those at the end in a row
@@ -195,11 +214,19 @@ class TrainState(eqx.Module):
     bad_term: Int[Array, ""]  # its first term that was not finite
 
     @classmethod
-    def create(cls, network: Network) -> Self:
+    def create(cls, network: Network, config: TrainConfig) -> Self:
         """A run before its first step."""
         params = eqx.filter(network, eqx.is_inexact_array)
+        average = params if config.averaging else None
         zero = jnp.zeros((), jnp.int32)
-        return cls(network, adam().init(params), zero, zero, zero, zero - 1, zero)
+        return cls(
+            network, adam().init(params), average, zero, zero, zero, zero - 1, zero
+        )
+
+    @property
+    def result(self) -> Network:
+        """The network that the run has to show: the average, where there is one."""
+        return eqx.combine(self.average, self.network)
 
 
 def converted(tree: PyTree, convert: Callable[[Any], Any]) -> PyTree:
@@ -345,24 +372,29 @@ def _step(
 
     (_, terms), grads = jax.value_and_grad(loss, has_aux=True)(params)
 
-    def move(params, optimiser):
+    def move(params, optimiser, average):
         with jax.numpy_dtype_promotion("standard"):
             updates, optimiser = adam().update(grads, optimiser, params)
         rate = schedule.rate(state.step)
         params = jax.tree.map(lambda p, u: p - rate * u, params, updates)
-        return eqx.filter(
-            eqx.combine(params, fixed).updated(), eqx.is_inexact_array
-        ), optimiser
+        params = eqx.filter(eqx.combine(params, fixed).updated(), eqx.is_inexact_array)
+        if average is not None:
+            share = schedule.share(state.step)
+            average = jax.tree.map(lambda a, p: a + share * (p - a), average, params)
+        return params, optimiser, average
 
     term_finite = jnp.isfinite(terms)
     good = term_finite.all() & jnp.isfinite(optax.tree.norm(grads))
-    params, optimiser = lax.cond(good, move, lambda *old: old, params, state.optimiser)
+    params, optimiser, average = lax.cond(
+        good, move, lambda *old: old, params, state.optimiser, state.average
+    )
     bad_term = jnp.where(term_finite.all(), len(terms), jnp.argmin(term_finite))
     first = ~good & (state.bad_step < 0)
     bad = (~good).astype(jnp.int32)
     new = TrainState(
         eqx.combine(params, fixed),
         optimiser,
+        average,
         state.step + 1,
         state.skipped + bad,
         (state.bad_run + 1) * bad,
@@ -447,7 +479,7 @@ class Run:
         names = network.term_names()
         schedule = Schedule.create(config)
         history = History(np.zeros(0, int), {name: np.zeros(0) for name in names})
-        return cls(TrainState.create(network), schedule, history)
+        return cls(TrainState.create(network, config), schedule, history)
 
 
 @dataclass
