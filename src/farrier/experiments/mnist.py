@@ -239,8 +239,8 @@ def filters_figure(rows: list[Row]) -> Figure:
     for ax in axes.flat:
         ax.set_axis_off()
     for number, row in enumerate(rows):
-        largest = row["filters"]["largest"]
-        limit = max(picture["unit"] for picture in largest) * LEVELS
+        sizes = [np.abs(p["pixels"]) * p["unit"] for p in row["filters"]["largest"]]
+        limit = np.quantile(sizes, 0.995)  # one large weight must not hide the others
         for line, kind in enumerate(("largest", "smallest")):
             for column, picture in enumerate(row["filters"][kind]):
                 ax = axes[2 * number + line, column]

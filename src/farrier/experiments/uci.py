@@ -297,7 +297,8 @@ def render(rows: list[Row]) -> dict[str, Figure]:
                 summary = summaries(of_set, name, "horseshoe")[number]
                 scale = summary.printed if number == 0 else 1.0
                 if scale == 0:  # there is no ratio to show
-                    ax.text(1, names.index(name), "  printed as 0.00", va="center")
+                    if model == models[0]:
+                        ax.text(1, names.index(name), "  printed as 0.00", va="center")
                     continue
                 centre = summary.mean / scale if number == 0 else summary.difference
                 error = 2 * np.nan_to_num(summary.se) / scale
