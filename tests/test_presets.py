@@ -4,6 +4,7 @@ import inspect
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from farrier import GaussianNoise, Horseshoe, HorseshoeRegressor, presets
 
@@ -22,6 +23,26 @@ def test_the_paper_uses_what_it_says():
 def test_every_setting_is_an_argument_of_the_estimator():
     arguments = inspect.signature(HorseshoeRegressor).parameters
     assert presets.paper().keys() <= arguments.keys()
+    assert presets.vmg().keys() <= arguments.keys()
+
+
+def test_vmg_has_the_noise_prior_in_the_units_of_the_target():
+    """A precision x of y is sd^2 x for y / sd, and that is Gamma(6, 6 / sd^2)."""
+    likelihood = presets.vmg(target_sd=15.0)["likelihood"]
+    draws = stats.gamma(6, scale=1 / 6).rvs(10_000, random_state=0) * 15.0**2
+    law = stats.gamma(likelihood.shape, scale=1 / likelihood.rate)
+    assert stats.kstest(draws, law.cdf).pvalue > 1e-6
+
+
+@pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
+def test_vmg_learns_a_line():
+    X = np.linspace(-1, 1, 40)[:, None] * np.array([[1.0, -0.5, 0.2]])
+    y = 3 + 2 * X[:, 0]
+    settings = presets.vmg(y.std()) | {"batch_size": 40, "max_iter": 600}
+    settings |= {"learning_rate_init": 0.01, "averaging": 0.9, "random_state": 0}
+    model = HorseshoeRegressor(**settings).fit(X, y)
+    assert np.sqrt(np.mean((model.predict(X) - y) ** 2)) < 0.2 * y.std()
+    assert model.network_.output.weights.own_kl() >= 0
 
 
 def test_a_preset_is_a_fresh_dict():

@@ -58,6 +58,10 @@ class AbstractWeights(eqx.Module):
         """Entropy of the weights into each node."""
 
     @abc.abstractmethod
+    def own_kl(self) -> Float[Array, ""]:
+        """Divergence of what this posterior has besides the weights."""
+
+    @abc.abstractmethod
     def sample(
         self,
         inputs: Int[Array, " d_in"],
@@ -138,6 +142,10 @@ class FactorisedWeights(AbstractWeights):
     def entropy(self) -> Float[Array, " nodes"]:
         """Sum of the entropies (F1)."""
         return self.kernel.entropy().sum(1) + self.bias.entropy()
+
+    def own_kl(self) -> Float[Array, ""]:
+        """None: there is nothing but the weights."""
+        return jnp.zeros(())
 
     def sample(
         self,

@@ -104,6 +104,7 @@ class Layer(eqx.Module):
         weight_kl = self.parametrisation.weight_kl(
             self.weights, self.scales.values(), key=key
         )
+        weight_kl = weight_kl + self.weights.own_kl()
         return {"beta": weight_kl} | {n: s.kl() for n, s in self.scales.items()}
 
     def sample(
