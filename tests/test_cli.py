@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 import farrier
 from farrier import bench, demo
 from farrier.cli import app
+from farrier.experiments import _harness
+from farrier.experiments._names import NAMES, hours
 
 
 @pytest.fixture
@@ -31,7 +33,7 @@ def test_version_is_that_of_the_package():
 
 def test_help_names_the_commands():
     output = CliRunner().invoke(app, ["--help"]).output
-    assert {"demo", "bench"} <= set(re.findall(r"\w+", output))
+    assert {"demo", "bench", "reproduce"} <= set(re.findall(r"\w+", output))
 
 
 def test_demo_writes_figures_rows_and_a_table(small_demo, tmp_path):
@@ -89,3 +91,78 @@ def test_bench_tells_of_unknown_parts_and_of_data_that_is_not_there(
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert "Without 'memory'" in result.output
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What `farrier reproduce` asks the harness for, which does nothing."""
+    found = []
+
+    def reproduce_into(results, name, kind, data, report):
+        found.append((str(results), name, kind))
+        report(100, "done")
+        return f"table of {name}"
+
+    monkeypatch.setattr(_harness, "reproduce_into", reproduce_into)
+    return found
+
+
+def reproduce(*arguments):
+    return CliRunner().invoke(app, ["reproduce", *arguments])
+
+
+def test_reproduce_runs_one_or_all_at_the_settings_asked_for(asked):
+    result = reproduce("cubic")
+    assert result.exit_code == 0, result.output
+    assert "table of cubic" in result.output
+    reproduce("mnist", "--short")
+    reproduce("all", "--smoke")
+    reproduce("uci", "-o", "elsewhere", "--smoke")
+    assert asked == [
+        ("results", "cubic", "full"),
+        ("results", "mnist", "short"),
+        *(("results-smoke", name, "smoke") for name in NAMES),
+        ("elsewhere", "uci", "smoke"),
+    ]
+
+
+def test_reproduce_says_how_long_it_takes_and_what_there_is():
+    text = " ".join(reproduce("--help").output.split())
+    for name, hour in hours().items():
+        assert f"{name}: {hour}" in text
+    lines = reproduce("list").output.splitlines()
+    assert [line.partition(":")[0] for line in lines] == list(NAMES)
+
+
+def test_reproduce_refuses_what_makes_no_sense(asked, tmp_path):
+    file = tmp_path / "taken"
+    file.write_text("")
+    for arguments, reason in (
+        (("cubics",), "no experiment 'cubics'"),
+        (("cubic", "--smoke", "--short"), "not both"),
+        (("cubic", "-o", str(file)), "a folder is needed"),
+    ):
+        result = reproduce(*arguments)
+        assert result.exit_code == 2
+        assert reason in " ".join(result.output.replace("│", " ").split())
+    assert not asked
+
+
+def test_reproduce_tells_that_it_can_go_on(monkeypatch, tmp_path):
+    def stopped(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_harness, "reproduce_into", stopped)
+    result = reproduce("cubic", "-o", str(tmp_path))
+    assert result.exit_code == 130
+    assert "goes on from here" in result.output
+
+
+def test_reproduce_keeps_results_of_full_settings(monkeypatch, tmp_path):
+    def refused(*arguments):
+        raise _harness.WrongFolder("Give another folder.")
+
+    monkeypatch.setattr(_harness, "reproduce_into", refused)
+    result = reproduce("cubic", "--smoke", "-o", str(tmp_path))
+    assert result.exit_code == 2
+    assert "Give another folder" in result.output

@@ -51,6 +51,7 @@ Row = dict[str, Any]
 Report = Callable[[int, str], None]
 Part = Callable[["Work"], list[Row]]
 
+KINDS = ("smoke", "short", "full", "other")  # none is replaced by one before it
 PERCENT = 100  # in which `reproduce` reports its progress
 DIGITS = 4  # significant digits of the numbers in rows.json
 DPI = 150
@@ -285,8 +286,8 @@ def _mark(experiment: ModuleType, config: Any, part: str) -> str:
 
 
 def _kind(experiment: ModuleType, config: Any) -> str:
-    kinds = ("full", "short", "smoke")
-    same = (k for k in kinds if settings_named(experiment, k) == config)
+    named = ("full", "short", "smoke")
+    same = (k for k in named if settings_named(experiment, k) == config)
     return next(same, "other")
 
 
@@ -295,10 +296,10 @@ def _finished(path: Path, marks: dict[str, str], kind: str) -> dict[str, Row]:
     if not path.is_file():
         return {}
     stored = json.loads(path.read_text(encoding="utf-8"))
-    if stored["kind"] == "full" and kind != "full":
+    if KINDS.index(kind) < KINDS.index(stored["kind"]):
         raise WrongFolder(
-            f"{str(path)!r} has results of the full settings, and these settings would "
-            "take their place. Give another folder."
+            f"{str(path)!r} has results of the {stored['kind']} settings, and those of "
+            f"the {kind} ones would take their place. Give another folder."
         )
     return {
         name: made

@@ -152,7 +152,7 @@ def render(rows: list[Row]) -> dict[str, Figure]:
             ax.plot(ranks, middle, color=COLOURS[prior], label=LABELS[prior], lw=1.6)
             ax.fill_between(ranks, low, high, color=COLOURS[prior], alpha=0.15, lw=0)
     axes[0, 1].axhline(0.05, color="k", ls=":", lw=1)
-    axes[0, 1].text(ranks[-1], 0.055, "5 %", ha="right", va="bottom", fontsize=8)
+    axes[0, 1].text(1, 0.045, "5 %", ha="left", va="top", fontsize=8)
     names = ("norm of E[w] into the unit", "the same, over the largest")
     for ax, name in zip(axes[0], names, strict=True):
         ax.set_xscale("log")
@@ -304,7 +304,7 @@ def _predicts_no_worse(rows: list[Row]) -> Claim:
     name = where(here, **others[0])[0]["set"]
     here = where(here, set=name)
     gains = [gain(here, DEFAULT, other, "log_likelihood") for other in others]
-    level = [mean > -error for mean, error in gains]
+    level = [mean >= -error for mean, error in gains]
     shown = " and ".join(f"{mean:+.2f} ± {error:.2f}" for mean, error in gains)
     return Claim(
         text,

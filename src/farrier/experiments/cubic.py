@@ -22,6 +22,7 @@ from ..plots import COLOURS, LABELS, Figure, cubic_figure, new_figure
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
 
 HOURS = "about 20 minutes on 2 cores"
+SHOWN = 3  # widths of which bands are drawn: the largest
 GRID = np.linspace(-5, 5, 101)
 BAND, DATA = ("x", "mean", "std"), ("data_x", "data_y")
 NOISE_VARIANCE = 9.0
@@ -64,7 +65,7 @@ class Config:
 
 
 FULL = Config(
-    widths=(50, 100, 1_000),
+    widths=(10, 50, 100, 1_000),  # the paper's three, and one that is not too wide
     data_seeds=tuple(range(20)),
     iterations=1_000,
     most_iterations="auto",
@@ -149,16 +150,18 @@ def measured(model: HorseshoeRegressor, config: Config, seed: int) -> Row:
 def render(rows: list[Row]) -> dict[str, Figure]:
     """Bands for each protocol, and the log-likelihood against the width."""
     protocols = list(dict.fromkeys(row["protocol"] for row in rows))
+    widths = sorted({row["width"] for row in rows})[-SHOWN:]
     figures = {}
     for protocol in protocols:
         panels = [
             row | {name: np.array(row[name]) for name in (*BAND, *DATA)}
             for row in where(rows, protocol=protocol)
-            if "mean" in row
+            if "mean" in row and row["width"] in widths
         ]
-        figure = cubic_figure(panels)
-        figure.suptitle(title(protocol, panels), fontsize=11)
-        figures[f"bands_{protocol}"] = figure
+        if panels:
+            figure = cubic_figure(panels)
+            figure.suptitle(title(protocol, panels), fontsize=11)
+            figures[f"bands_{protocol}"] = figure
     return figures | {"log_likelihood": likelihood_figure(rows, protocols)}
 
 

@@ -1,0 +1,294 @@
+"""Parts are run once, what is written is whole, and every experiment has its shape."""
+
+import dataclasses
+import json
+import re
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from farrier import HorseshoeRegressor, TrainingWarning
+from farrier.experiments import _harness as harness
+from farrier.experiments._harness import Claim, WrongFolder, plain, read_rows
+from farrier.experiments._names import NAMES, hours
+from farrier.infer import train
+from farrier.plots import new_figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    parts: tuple[str, ...] = ("one", "two/b")
+    data_seeds: tuple[int, ...] = (3,)
+    steps: int = 5
+
+
+FULL, SMOKE = Config(), Config(steps=1)
+
+
+def no_report(percent: int, text: str) -> None:
+    assert 0 <= percent <= 100
+    assert text
+
+
+@pytest.fixture
+def experiment(monkeypatch):
+    """An experiment whose parts note that they ran; `actions` may do more."""
+    fake = ModuleType("fake", "What it shows.")
+    fake.FULL, fake.SMOKE, fake.ran, fake.actions = FULL, SMOKE, [], {}
+
+    def run(name, work):
+        fake.ran.append(name)
+        fake.actions.get(name, lambda work: None)(work)
+        work.done(1, 2)
+        return [{"name": name, "value": np.float32(1 / 3), "list": np.arange(2)}]
+
+    def render(rows):
+        figure, axes = new_figure(1, 1, height=2)
+        axes[0, 0].plot([row["value"] for row in rows])
+        return {"values": figure}
+
+    fake.parts = lambda config, data: {
+        name: (lambda work, name=name: run(name, work)) for name in config.parts
+    }
+    fake.data_files = lambda config: ("numbers.txt", "absent.txt")
+    fake.render = render
+    fake.table = lambda rows: f"{len(rows)} rows"
+    fake.claims = lambda rows: [Claim("It works", f"{len(rows)} rows", "holds")]
+    monkeypatch.setattr(harness, "known", lambda name: fake)
+    return fake
+
+
+def reproduce(folder, config=FULL, data=Path("nowhere"), report=no_report):
+    return harness.reproduce("cubic", folder, config, data, report)
+
+
+def test_finished_parts_are_not_run_again(experiment, tmp_path):
+    reproduce(tmp_path)
+    assert experiment.ran == ["one", "two/b"]
+    before = (tmp_path / "rows.json").read_text()
+    (tmp_path / "values.png").unlink()
+    reproduce(tmp_path)
+    assert experiment.ran == ["one", "two/b"]
+    assert (tmp_path / "rows.json").read_text() == before
+    assert (tmp_path / "values.png").read_bytes().startswith(b"\x89PNG")
+    reproduce(tmp_path, dataclasses.replace(FULL, parts=("one", "three")))
+    assert experiment.ran == ["one", "two/b", "one", "three"]
+
+
+def test_a_part_may_depend_on_some_of_the_settings(experiment, tmp_path):
+    experiment.settings_of = lambda config, part: {"steps": config.steps}
+    reproduce(tmp_path)
+    reproduce(tmp_path, dataclasses.replace(FULL, parts=("one", "three")))
+    assert experiment.ran == ["one", "two/b", "three"]
+    assert [row["part"] for row in read_rows(tmp_path / "rows.json")] == [
+        "one",
+        "three",
+    ]
+
+
+def test_a_stopped_run_goes_on_from_its_checkpoints(experiment, tmp_path):
+    folders = []
+
+    def stop(work):
+        folders.append(work.folder)
+        (work.folder / "fit").write_text("half")
+        raise KeyboardInterrupt
+
+    def go_on(work):
+        assert work.folder == folders[0]
+        assert (work.folder / "fit").read_text() == "half"
+
+    experiment.actions = {"two/b": stop}
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(tmp_path)
+    assert [row["name"] for row in read_rows(tmp_path / "rows.json")] == ["one"]
+    assert "1 rows" in (tmp_path / "table.md").read_text()
+    experiment.actions = {"two/b": go_on}
+    reproduce(tmp_path)
+    assert experiment.ran == ["one", "two/b", "two/b"]
+    assert len(read_rows(tmp_path / "rows.json")) == 2
+    assert not (tmp_path / "unfinished").exists()
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_half_a_training_is_not_a_result(experiment, tmp_path, monkeypatch):
+    def stopped(*arguments, **settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "run_chunk", stopped)
+    x = np.linspace(-1, 1, 20)[:, None]
+    model = HorseshoeRegressor((3,), max_iter=5)
+    experiment.actions = {"one": lambda work: model.fit(x, x[:, 0])}
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(tmp_path)
+    assert experiment.ran == ["one"]
+    assert not (tmp_path / "rows.json").exists()
+
+
+def test_warnings_of_training_are_counted_and_others_pass(experiment, tmp_path):
+    def warn(work):
+        for _ in range(3):
+            warnings.warn("too narrow", TrainingWarning, stacklevel=1)
+
+    experiment.actions = {"one": warn}
+    reproduce(tmp_path)
+    first, second = read_rows(tmp_path / "rows.json")
+    assert first["warnings"] == ["too narrow (3 times)"]
+    assert second["warnings"] == []
+    experiment.actions = {"one": lambda work: warnings.warn("other", stacklevel=1)}
+    with pytest.raises(UserWarning, match="other"):
+        reproduce(tmp_path, dataclasses.replace(FULL, steps=7))
+
+
+def test_a_part_without_its_data_is_skipped_with_the_reason(experiment, tmp_path):
+    data = tmp_path / "data"
+    results = tmp_path / "results"
+
+    def read(work):
+        (data / "year.txt").read_text()
+
+    experiment.actions = {"one": read}
+    table = reproduce(results, data=data)
+    assert re.search(r"- one: .*the data folder/year.txt", table)
+    assert str(tmp_path) not in (results / "manifest.json").read_text()
+    assert [row["name"] for row in read_rows(results / "rows.json")] == ["two/b"]
+    data.mkdir()
+    (data / "year.txt").write_text("2001")
+    assert "Not run" not in reproduce(results, data=data)
+    assert experiment.ran == ["one", "two/b", "one"]
+    names = [row["name"] for row in read_rows(results / "rows.json")]
+    assert names == ["one", "two/b"]
+
+
+def test_the_manifest_says_what_the_rows_were_made_of(experiment, tmp_path):
+    (tmp_path / "numbers.txt").write_text("abc")
+    reproduce(tmp_path / "results", SMOKE, data=tmp_path)
+    manifest = json.loads((tmp_path / "results" / "manifest.json").read_text())
+    assert manifest["command"] == "farrier reproduce cubic --smoke"
+    assert manifest["settings"]["steps"] == 1
+    assert manifest["seeds"] == {"data_seeds": [3]}
+    # printf abc | sha256sum, coreutils 9.1
+    digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert manifest["data_sha256"] == {"numbers.txt": digest, "absent.txt": None}
+    parts = manifest["parts"]
+    assert manifest["seconds"] == pytest.approx(
+        sum(part["seconds"] for part in parts.values()), rel=1e-3
+    )
+    for part in parts.values():
+        assert part["commit"] is None or re.fullmatch(r"[0-9a-f]{40}", part["commit"])
+    assert {"farrier", "jax", "numpy"} <= manifest["versions"].keys()
+
+
+def test_small_settings_do_not_replace_full_results(experiment, tmp_path):
+    reproduce(tmp_path)
+    with pytest.raises(
+        WrongFolder, match=r"results of the full settings.*Give another"
+    ):
+        reproduce(tmp_path, SMOKE)
+    assert len(read_rows(tmp_path / "rows.json")) == 2
+
+
+def test_progress_goes_from_nothing_to_all_and_never_back(experiment, tmp_path):
+    told = []
+    experiment.actions = {"one": lambda work: (work.done(1, 2), work.note("still"))}
+    reproduce(tmp_path, report=lambda percent, text: told.append((percent, text)))
+    assert told == [
+        (0, "one"),
+        (25, "one (1 of 2)"),
+        (25, "one (still)"),
+        (25, "one (1 of 2)"),
+        (50, "two/b"),
+        (75, "two/b (1 of 2)"),
+        (100, "done"),
+    ]
+
+
+def test_a_counter_tells_of_each_fit(tmp_path):
+    told = []
+    work = harness.Work(tmp_path, lambda share, text: told.append((share, text)))
+    after_fit = work.counter(4)
+    for index in (2, 0):
+        after_fit(index, None)
+    assert told == [(0.25, "1 of 4"), (0.5, "2 of 4")]
+
+
+def test_claims_take_the_place_of_older_ones(experiment, tmp_path):
+    for name in ("cubic", "uci"):
+        harness.reproduce(name, tmp_path / name, FULL, Path("nowhere"), no_report)
+    harness.write_claims(tmp_path)
+    page = tmp_path / "README.md"
+    line = "| [cubic](cubic/table.md) | It works | 2 rows | holds |"
+    assert page.read_text().count(line) == 1
+    page.write_text(page.read_text().replace("# Results", "# Mine").replace("2", "9"))
+    harness.write_claims(tmp_path)
+    assert page.read_text().startswith("# Mine")
+    assert page.read_text().count("2 rows | holds") == 2
+    assert "9 rows" not in page.read_text()
+    page.write_text("no place for claims")
+    with pytest.raises(ValueError, match="must have a line"):
+        harness.write_claims(tmp_path)
+
+
+def test_rows_are_plain_and_have_four_digits():
+    row = {
+        "a": np.float32(1 / 3),
+        "b": [np.int64(123456), 123456.7],
+        "c": (np.nan, np.inf, True, np.bool_(0), None, "text"),
+        4: np.array([[1e-9 / 3]]),
+    }
+    assert plain(row) == {
+        "a": 0.3333,
+        "b": [123456, 123500.0],
+        "c": [None, None, True, False, None, "text"],
+        "4": [[3.333e-10]],
+    }
+    with pytest.raises(TypeError, match="this is a set"):
+        plain({"a": {1}})
+
+
+def test_mean_and_error_by_hand():
+    assert harness.mean_and_error([1.0, 3.0]) == pytest.approx((2.0, 2.0))
+    mean, error = harness.mean_and_error([4.0])
+    assert mean == 4
+    assert np.isnan(error)
+    assert np.isnan(harness.mean_and_error([])).all()
+
+
+def test_where_asks_for_all_values():
+    rows = [{"a": 1, "b": 2}, {"a": 1, "b": 3}, {"a": 1}]
+    assert harness.where(rows, a=1, b=2) == rows[:1]
+    assert harness.where(rows, a=1) == rows
+
+
+def test_a_verdict_is_one_of_a_few():
+    assert harness.verdict(holds=True, partly=True) == "holds"
+    assert harness.verdict(holds=False, partly=True) == "holds partly"
+    assert harness.verdict(holds=False, partly=False) == "does not hold"
+    with pytest.raises(ValueError, match="got 'perhaps'"):
+        Claim("text", "evidence", "perhaps")
+
+
+def test_unknown_experiments_are_told_with_the_known_ones():
+    with pytest.raises(ValueError, match=r"no experiment 'cubics'.*cubic, structure"):
+        harness.known("cubics")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_experiment_has_its_shape(name):
+    experiment = harness.known(name)
+    assert hours()[name] == experiment.HOURS
+    assert experiment.__doc__
+    assert experiment.FULL != experiment.SMOKE
+    for config in (experiment.FULL, experiment.SMOKE):
+        assert dataclasses.is_dataclass(config)
+        assert plain(dataclasses.asdict(config)) == json.loads(
+            json.dumps(dataclasses.asdict(config))
+        )
+        parts = experiment.parts(config, Path("nowhere"))
+        assert parts
+        assert all(callable(part) for part in parts.values())
+        assert isinstance(experiment.data_files(config), tuple)

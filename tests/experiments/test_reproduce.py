@@ -1,0 +1,39 @@
+"""Every experiment runs from end to end, at its smallest."""
+
+import json
+
+import pytest
+
+from farrier.experiments._harness import known, read_rows, reproduce_into
+from farrier.experiments._names import NAMES
+
+MOST_SECONDS = 300  # for all of them together on a quiet machine
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_smoke(name, shared_data, tmp_path):
+    told = []
+
+    def report(percent, text):
+        told.append(percent)
+
+    table = reproduce_into(tmp_path, name, "smoke", shared_data, report)
+    experiment = known(name)
+    folder = tmp_path / name
+    rows = read_rows(folder / "rows.json")
+    parts = experiment.parts(experiment.SMOKE, shared_data)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    ran = {row["part"] for row in rows}
+    assert ran | manifest["skipped"].keys() == set(parts)
+    assert ran
+    assert table == (folder / "table.md").read_text()
+    figures = experiment.render(rows)
+    assert {file.stem for file in folder.glob("*.png")} == set(figures)
+    claims = experiment.claims(rows)
+    page = (tmp_path / "README.md").read_text()
+    assert page.count(f"| [{name}]({name}/table.md) |") == len(claims) > 0
+    assert told == sorted(told)
+    assert told[-1] == 100
+    assert manifest["kind"] == "smoke"
+    assert None not in manifest["data_sha256"].values() or manifest["skipped"]
+    assert manifest["seconds"] < MOST_SECONDS
