@@ -51,15 +51,32 @@ def test_parts_and_files(tmp_path):
     assert "year/YearPredictionMSD.txt" in files
 
 
-def test_units_are_those_of_the_paper():
-    for model in ("horseshoe", "default"):
-        for name, width in (("yacht", 50), ("protein", 100), ("year", 100)):
-            given = uci.settings(uci.FULL, name, model)
-            assert given["hidden_layer_sizes"] == (width,)
-            assert "max_iter" not in given
-    assert uci.settings(uci.SMOKE, "yacht", "default")["max_iter"] == 2
-    paper = uci.settings(uci.FULL, "yacht", "horseshoe")
-    assert paper["likelihood"].shape == paper["likelihood"].rate == 6
+Y = np.linspace(0, 10, 300)
+
+
+@pytest.mark.parametrize("model", ["horseshoe", "vmg", "default"])
+@pytest.mark.parametrize(
+    ("name", "width"), [("yacht", 50), ("protein", 100), ("year", 100)]
+)
+def test_units_are_those_of_the_paper(model, name, width):
+    given = uci.settings(uci.FULL, name, model, Y)
+    assert given["hidden_layer_sizes"] == (width,)
+    assert uci.settings(uci.SMOKE, name, model, Y)["max_iter"] == 2
+
+
+def test_noise_priors_are_those_of_the_two_papers():
+    paper = uci.settings(uci.FULL, "yacht", "horseshoe", Y)
+    assert (paper["likelihood"].shape, paper["likelihood"].rate) == (6, 6)
+    assert "max_iter" not in paper
+    vmg = uci.settings(uci.FULL, "yacht", "vmg", Y)
+    assert vmg["likelihood"].rate == pytest.approx(6 / Y.var(), rel=0.1)
+
+
+def test_passes_of_a_large_table_are_bounded():
+    assert uci.settings(uci.FULL, "yacht", "vmg", Y)["max_iter"] == 2_000
+    large = np.tile(Y, 100)
+    passes = uci.settings(uci.FULL, "protein", "vmg", large)["max_iter"]
+    assert passes * len(large) / 5 == pytest.approx(400_000, rel=0.02)
 
 
 def test_a_part_is_kept_when_other_sets_are_added():
