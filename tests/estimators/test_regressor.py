@@ -500,3 +500,23 @@ def test_a_network_that_learned_nothing_says_so():
         model.fit(X, y)
     assert model.widths_ == (0,)
     assert model.predict(X).std() < 0.02 * y.std()
+
+
+def test_a_callback_is_told_how_far_the_fit_is():
+    """Between chunks; what it raises ends the fit and leaves the estimator unfitted."""
+    X, y = table()
+    told = []
+    model = HorseshoeRegressor(**SMALL, early_stopping=False)
+    model.fit(X, y, callback=lambda share, history: told.append((share, history)))
+    shares = [share for share, _ in told]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    np.testing.assert_array_equal(told[-1][1].bound, model.history_.bound)
+
+    def stop(share, history):
+        raise InterruptedError(f"at {share}")
+
+    other = HorseshoeRegressor(**SMALL)
+    with pytest.raises(InterruptedError, match="at 0"):
+        other.fit(X, y, callback=stop)
+    assert not hasattr(other, "network_")

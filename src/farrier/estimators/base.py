@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from importlib.metadata import version
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import equinox as eqx
 import jax
@@ -36,6 +36,7 @@ from ..infer.compact import NEARLY_ALL, Compaction, Nodes, compact, find_nodes
 from ..infer.shrink import can_shrink, could_pay, shrunk
 from ..infer.train import (
     Data,
+    History,
     Job,
     Run,
     Status,
@@ -74,6 +75,9 @@ MOST_STEPS = 20_000  # ... but never more than this
 CHECK_ROWS = 10_000  # training rows kept for the self-check of compaction
 SCORE_ROWS = 1_000  # training rows from which node scores are worked out
 PARTIAL_WARM_UP = 1_000  # steps of partial_fit over which the KL weight rises
+
+
+Callback: TypeAlias = Callable[[float, History], None]
 
 
 class NetworkEstimator(BaseEstimator):
@@ -180,12 +184,13 @@ class NetworkEstimator(BaseEstimator):
         y: Unchecked,
         sample_weight: Unchecked,
         checkpoint: str | Path | None,
+        callback: Callback | None,
     ) -> Self:
         """Train, and store what was learned; all of it, or nothing if it fails."""
         with all_or_nothing(self):
             rows = self._prepare(X, y, sample_weight)
             job = self._job(*rows, checkpoint)
-            return self._finish(job, self._train(job, checkpoint))
+            return self._finish(job, self._train(job, checkpoint, callback))
 
     def _job(
         self,
@@ -228,9 +233,16 @@ class NetworkEstimator(BaseEstimator):
             job.shrink = shrunk
         return job
 
-    def _train(self, job: Job, checkpoint: str | Path | None) -> Run:
+    def _train(
+        self, job: Job, checkpoint: str | Path | None, callback: Callback | None
+    ) -> Run:
         """The training loop with its progress and its checkpoints."""
         watchers: list[Callable[[Run], None]] = []
+        if callback is not None:
+            steps = job.config.steps
+            watchers.append(
+                lambda run: callback(int(run.state.step) / steps, run.history)
+            )
         if checkpoint is not None:
             watchers.append(
                 lambda run: write_checkpoint(

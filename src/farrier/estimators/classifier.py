@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..infer import predict
 from ..model.likelihoods import Categorical, CategoricalLikelihood
-from .base import NetworkEstimator
+from .base import Callback, NetworkEstimator
 from .checks import Unchecked, all_or_nothing, checked_weight, numbers_only
 
 
@@ -88,9 +88,10 @@ class HorseshoeClassifier(ClassifierMixin, NetworkEstimator):
         sample_weight: Unchecked = None,
         *,
         checkpoint: str | Path | None = None,
+        callback: Callback | None = None,
     ) -> Self:
         """Fit the network; see `HorseshoeRegressor.fit`."""
-        return self._fit(X, y, sample_weight, checkpoint)
+        return self._fit(X, y, sample_weight, checkpoint, callback)
 
     def _prepare(
         self, X: Unchecked, y: Unchecked, sample_weight: Unchecked

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..infer import predict
 from ..model.likelihoods import GaussianLikelihood, GaussianNoise
 from ..prepare import Standardiser
-from .base import NetworkEstimator
+from .base import Callback, NetworkEstimator
 from .checks import (
     Unchecked,
     all_or_nothing,
@@ -116,6 +116,7 @@ class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
         sample_weight: Unchecked = None,
         *,
         checkpoint: str | Path | None = None,
+        callback: Callback | None = None,
     ) -> Self:
         """Fit the network; `widths_` then says how many nodes each layer kept.
 
@@ -129,8 +130,11 @@ class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
             A file that is written after each chunk of steps. If it is there already
             and was made by the same fit, the training goes on from it and ends with
             the same bits as one that was never stopped.
+        callback
+            Called between chunks of steps with the share of the budget that is used
+            and the history so far. An exception that it raises ends the fit.
         """
-        return self._fit(X, y, sample_weight, checkpoint)
+        return self._fit(X, y, sample_weight, checkpoint, callback)
 
     def _prepare(
         self, X: Unchecked, y: Unchecked, sample_weight: Unchecked

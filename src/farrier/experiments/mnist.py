@@ -126,7 +126,9 @@ def fit(
     )
     work.note(f"{epochs} epochs of {len(X[: config.rows])} digits")
     checkpoint = work.folder / "fit.safetensors"
-    model.fit(X[: config.rows], y[: config.rows], checkpoint=checkpoint)
+    told = lambda share, history: work.report(share, f"{epochs} epochs")
+    rows = slice(config.rows)
+    model.fit(X[rows], y[rows], checkpoint=checkpoint, callback=told)
     del X, y
     work.note("test digits, nodes, weights")
     X_test, y_test = datasets.mnist(data, "t10k")
