@@ -48,6 +48,23 @@ def test_time_left_is_that_of_the_steps_so_far(capsys, monkeypatch):
     assert "(15 s left)" in capsys.readouterr().err
 
 
+def test_long_work_says_something_every_minute(capsys, monkeypatch):
+    clock = iter([0.0, 30.0, 70.0, 90.0, 140.0])
+    monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
+    with console.progress("fit", 100) as show:
+        for done, note in ((0, "a"), (0, "b"), (1, "c"), (1, "d")):
+            show(done, note)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["fit 0/100 b (? left)", "fit 1/100 d (3.9 h left)"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(119, "119 s"), (600, "10 min"), (9_000, "2.5 h")]
+)
+def test_durations_are_readable(seconds, words):
+    assert console.duration(seconds) == words
+
+
 def test_on_a_terminal_there_is_a_bar(monkeypatch):
     pytest.importorskip("rich")
     terminal = Terminal()

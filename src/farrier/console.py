@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
-LINES = 10  # plain lines for one piece of work
+LINES = 10  # plain lines for one piece of work ...
+SILENCE = 60.0  # ... and one more after so many seconds without any
 
 
 @contextmanager
@@ -31,18 +32,27 @@ def progress(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
 
 
 def _lines(title: str, total: int) -> Callable[[int, str], None]:
-    began = time.monotonic()
+    began = said = time.monotonic()
     shown = 0
 
     def show(done: int, note: str) -> None:
-        nonlocal shown
-        if done * LINES // total > shown or done >= total:
-            shown = done * LINES // total
-            left = (time.monotonic() - began) * (total - done) / max(1, done)
-            text = f"{title} {done}/{total} {note} ({left:.0f} s left)"
+        nonlocal shown, said
+        now = time.monotonic()
+        tenth = done * LINES // total
+        if tenth > shown or done >= total or now - said >= SILENCE:
+            shown, said = tenth, now
+            left = duration((now - began) * (total - done) / done) if done else "?"
+            text = f"{title} {done}/{total} {note} ({left} left)"
             print(text, file=sys.stderr, flush=True)
 
     return show
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words that suit their number."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3_600:.1f} h"
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
