@@ -49,12 +49,12 @@ MODELS = {
 def classifier(name: str, width: int, **settings: Any) -> HorseshoeClassifier:
     """Two hidden layers of equal width, trained as the paper does.
 
-    The bound is exact from the first step to the last, and all units stay to be shown.
+    The bound is exact from the first step to the last, and unless `shrink` is asked
+    for, all units stay to be shown.
     """
     paper = {"kl_warm_up": 0.0, "early_stopping": False, "shrink": False}
-    return HorseshoeClassifier(
-        (width, width), **MODELS[name].settings, **paper, **settings
-    )
+    chosen = paper | MODELS[name].settings | settings
+    return HorseshoeClassifier((width, width), **chosen)
 
 
 def classified(
