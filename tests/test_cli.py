@@ -98,8 +98,8 @@ def asked(monkeypatch):
     """What `farrier reproduce` asks the harness for, which does nothing."""
     found = []
 
-    def reproduce_into(results, name, kind, data, report):
-        found.append((str(results), name, kind))
+    def reproduce_into(results, name, kind, data, report, *, only):
+        found.append((str(results), name, kind, *only))
         report(100, "done")
         return f"table of {name}"
 
@@ -117,12 +117,12 @@ def test_reproduce_runs_one_or_all_at_the_settings_asked_for(asked):
     assert "table of cubic" in result.output
     reproduce("mnist", "--short")
     reproduce("all", "--smoke")
-    reproduce("uci", "-o", "elsewhere", "--smoke")
+    reproduce("uci", "-o", "elsewhere", "--smoke", "--only", "yacht")
     assert asked == [
         ("results", "cubic", "full"),
         ("results", "mnist", "short"),
         *(("results-smoke", name, "smoke") for name in NAMES),
-        ("elsewhere", "uci", "smoke"),
+        ("elsewhere", "uci", "smoke", "yacht"),
     ]
 
 
@@ -140,6 +140,7 @@ def test_reproduce_refuses_what_makes_no_sense(asked, tmp_path):
     for arguments, reason in (
         (("cubics",), "no experiment 'cubics'"),
         (("cubic", "--smoke", "--short"), "not both"),
+        (("all", "--only", "yacht"), "goes with one experiment"),
         (("cubic", "-o", str(file)), "a folder is needed"),
     ):
         result = reproduce(*arguments)
@@ -149,7 +150,7 @@ def test_reproduce_refuses_what_makes_no_sense(asked, tmp_path):
 
 
 def test_reproduce_tells_that_it_can_go_on(monkeypatch, tmp_path):
-    def stopped(*arguments):
+    def stopped(*arguments, **settings):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(_harness, "reproduce_into", stopped)
@@ -159,8 +160,8 @@ def test_reproduce_tells_that_it_can_go_on(monkeypatch, tmp_path):
 
 
 def test_reproduce_keeps_results_of_full_settings(monkeypatch, tmp_path):
-    def refused(*arguments):
-        raise _harness.WrongFolder("Give another folder.")
+    def refused(*arguments, **settings):
+        raise _harness.Refused("Give another folder.")
 
     monkeypatch.setattr(_harness, "reproduce_into", refused)
     result = reproduce("cubic", "--smoke", "-o", str(tmp_path))

@@ -171,6 +171,10 @@ def reproduce(
             help="Folder of the results; by default results, or results-smoke.",
         ),
     ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", help="Parts whose names hold this; may be repeated."),
+    ] = None,
     data: Annotated[
         Path, typer.Option("--data", help="Folder of the data sets.")
     ] = Path("../shared/data"),
@@ -192,25 +196,29 @@ def reproduce(
         )
     if smoke and short:
         raise typer.BadParameter("Give --smoke or --short, not both.")
+    if only and name == "all":
+        raise typer.BadParameter("--only goes with one experiment, not with `all`.")
     kind = "smoke" if smoke else "short" if short else "full"
     output = output or Path("results-smoke" if smoke else "results")
     if output.exists() and not output.is_dir():
         raise typer.BadParameter(f"{str(output)!r} is a file; a folder is needed.")
     for each in NAMES if name == "all" else (name,):
-        _reproduce_one(each, kind, output, data)
+        _reproduce_one(each, kind, output, data, only or [])
 
 
-def _reproduce_one(name: str, kind: str, output: Path, data: Path) -> None:
+def _reproduce_one(
+    name: str, kind: str, output: Path, data: Path, only: list[str]
+) -> None:
     from .console import progress
-    from .experiments._harness import PERCENT, WrongFolder, reproduce_into
+    from .experiments._harness import PERCENT, Refused, reproduce_into
 
     try:
         with progress(name, PERCENT) as report:
-            table = reproduce_into(output, name, kind, data, report)
+            table = reproduce_into(output, name, kind, data, report, only=only)
     except KeyboardInterrupt:
         typer.echo("Stopped. The same command goes on from here.", err=True)
         raise typer.Exit(130) from None
-    except WrongFolder as error:
+    except Refused as error:
         raise typer.BadParameter(str(error)) from None
     typer.echo(table)
     typer.echo(f"Written: {output / name}")

@@ -13,7 +13,7 @@ import pytest
 
 from farrier import HorseshoeRegressor, TrainingWarning
 from farrier.experiments import _harness as harness
-from farrier.experiments._harness import Claim, WrongFolder, plain, read_rows
+from farrier.experiments._harness import Claim, Refused, plain, read_rows
 from farrier.experiments._names import NAMES, hours
 from farrier.infer import train
 from farrier.plots import new_figure
@@ -62,8 +62,8 @@ def experiment(monkeypatch):
     return fake
 
 
-def reproduce(folder, config=FULL, data=Path("nowhere"), report=no_report):
-    return harness.reproduce("cubic", folder, config, data, report)
+def reproduce(folder, config=FULL, data=Path("nowhere"), report=no_report, **other):
+    return harness.reproduce("cubic", folder, config, data, report, **other)
 
 
 def test_finished_parts_are_not_run_again(experiment, tmp_path):
@@ -88,6 +88,25 @@ def test_a_part_may_depend_on_some_of_the_settings(experiment, tmp_path):
         "one",
         "three",
     ]
+
+
+def test_parts_can_be_chosen_and_the_others_stay(experiment, tmp_path):
+    assert "Still to be run: one." in reproduce(tmp_path, only=["two"])
+    assert experiment.ran == ["two/b"]
+    assert "Still to be run" not in reproduce(tmp_path, only=["on"])
+    assert experiment.ran == ["two/b", "one"]
+    names = [row["name"] for row in read_rows(tmp_path / "rows.json")]
+    assert names == ["one", "two/b"]
+    with pytest.raises(Refused, match=r"No part holds \['x'\]. There are one, two/b"):
+        reproduce(tmp_path, only=["x"])
+
+
+def test_parts_that_others_finish_meanwhile_are_kept(experiment, tmp_path):
+    experiment.actions = {"one": lambda work: reproduce(tmp_path, only=["two"])}
+    reproduce(tmp_path, only=["one"])
+    assert experiment.ran == ["one", "two/b"]
+    names = [row["name"] for row in read_rows(tmp_path / "rows.json")]
+    assert names == ["one", "two/b"]
 
 
 def test_a_stopped_run_goes_on_from_its_checkpoints(experiment, tmp_path):
@@ -185,9 +204,7 @@ def test_the_manifest_says_what_the_rows_were_made_of(experiment, tmp_path):
 
 def test_small_settings_do_not_replace_full_results(experiment, tmp_path):
     reproduce(tmp_path)
-    with pytest.raises(
-        WrongFolder, match=r"results of the full settings.*Give another"
-    ):
+    with pytest.raises(Refused, match=r"results of the full settings.*Give another"):
         reproduce(tmp_path, SMOKE)
     assert len(read_rows(tmp_path / "rows.json")) == 2
 

@@ -34,7 +34,8 @@ import subprocess
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
@@ -68,8 +69,8 @@ manifest. The table below is made from the rows by a rule stated in each experim
 """
 
 
-class WrongFolder(ValueError):
-    """The folder has results that these would spoil."""
+class Refused(ValueError):
+    """What was asked for is not there, or would spoil results that are."""
 
 
 @dataclass(frozen=True)
@@ -130,20 +131,35 @@ def settings_named(experiment: ModuleType, kind: str) -> Any:
 
 
 def reproduce_into(
-    results: Path, name: str, kind: str, data: Path, report: Report
+    results: Path,
+    name: str,
+    kind: str,
+    data: Path,
+    report: Report,
+    *,
+    only: Sequence[str] = (),
 ) -> str:
     """`reproduce` into `results/NAME`, at settings of that kind; then the claims."""
     config = settings_named(known(name), kind)
-    table = reproduce(name, results / name, config, data, report)
+    table = reproduce(name, results / name, config, data, report, only=only)
     write_claims(results)
     return table
 
 
-def reproduce(name: str, folder: Path, config: Any, data: Path, report: Report) -> str:
+def reproduce(
+    name: str,
+    folder: Path,
+    config: Any,
+    data: Path,
+    report: Report,
+    *,
+    only: Sequence[str] = (),
+) -> str:
     """Run what is not yet in `folder`, and write rows, figures, table and manifest.
 
     A part is finished when rows.json has it under its name and the same settings.
-    Returns the table.
+    Others may write to the same folder meanwhile: their parts are kept. Returns the
+    table.
 
     Parameters
     ----------
@@ -153,6 +169,8 @@ def reproduce(name: str, folder: Path, config: Any, data: Path, report: Report) 
         Folder of the data sets.
     report
         Called with the percentage of the work that is done, and a short text.
+    only
+        Run only parts whose names hold one of these.
     """
     experiment = known(name)
     parts = experiment.parts(config, data)
@@ -160,15 +178,20 @@ def reproduce(name: str, folder: Path, config: Any, data: Path, report: Report) 
     kind = _kind(experiment, config)
     folder.mkdir(parents=True, exist_ok=True)
     finished = _finished(folder / "rows.json", marks, kind)
-    waiting = [part for part in parts if part not in finished]
+    chosen = [p for p in parts if not only or any(text in p for text in only)]
+    if not chosen:
+        raise Refused(f"No part holds {[*only]}. There are {', '.join(parts)}.")
+    waiting = [part for part in chosen if part not in finished]
     skipped: dict[str, str] = {}
 
     def write() -> str:
+        finished.update(_finished(folder / "rows.json", marks, kind) | finished)
         in_order = {part: finished[part] for part in parts if part in finished}
         write_text(folder / "rows.json", _rows_text(kind, in_order))
         manifest = _manifest(name, experiment, config, data, kind, in_order, skipped)
         write_text(folder / "manifest.json", json.dumps(manifest, indent=1) + "\n")
-        return _write_views(name, experiment, folder, skipped)
+        missing = [p for p in parts if p not in finished and p not in skipped]
+        return _write_views(name, experiment, folder, skipped, missing)
 
     for number, part in enumerate(waiting):
         show = _share_of(report, number, len(waiting), part)
@@ -179,15 +202,12 @@ def reproduce(name: str, folder: Path, config: Any, data: Path, report: Report) 
             finished[part] = _run(parts[part], Work(private, show), marks[part])
         except FileNotFoundError as error:
             skipped[part] = str(error).replace(str(data), "the data folder")
+        write()  # before its checkpoints go
         shutil.rmtree(private)
-        if number < len(waiting) - 1:
-            write()
-    if waiting:
-        private_folders = folder / "unfinished"
-        shutil.rmtree(private_folders, ignore_errors=True)
-    table = write()
+    with suppress(OSError):  # not empty where others are at work
+        (folder / "unfinished").rmdir()
     report(PERCENT, "done")
-    return table
+    return write()
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -297,7 +317,7 @@ def _finished(path: Path, marks: dict[str, str], kind: str) -> dict[str, Row]:
         return {}
     stored = json.loads(path.read_text(encoding="utf-8"))
     if KINDS.index(kind) < KINDS.index(stored["kind"]):
-        raise WrongFolder(
+        raise Refused(
             f"{str(path)!r} has results of the {stored['kind']} settings, and those of "
             f"the {kind} ones would take their place. Give another folder."
         )
@@ -366,7 +386,11 @@ def _rows_text(kind: str, parts: dict[str, Row]) -> str:
 
 
 def _write_views(
-    name: str, experiment: ModuleType, folder: Path, skipped: dict[str, str]
+    name: str,
+    experiment: ModuleType,
+    folder: Path,
+    skipped: dict[str, str],
+    missing: list[str],
 ) -> str:
     """Figures and table, made from rows.json alone."""
     rows = read_rows(folder / "rows.json")
@@ -378,6 +402,8 @@ def _write_views(
     if skipped:
         text += "\nNot run:\n\n"
         text += "".join(f"- {part}: {why}\n" for part, why in skipped.items())
+    if missing:
+        text += f"\nStill to be run: {', '.join(missing)}.\n"
     write_text(folder / "table.md", text)
     return text
 

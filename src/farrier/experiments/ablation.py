@@ -8,7 +8,7 @@ the estimator's default.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ UNITS = 50  # on the UCI sets
 NOISES = {"weak": GaussianNoise(), "Gamma(6, 6)": GaussianNoise(shape=6.0, rate=6.0)}
 DEFAULT = {"prior": "horseshoe", "noise": "weak", "draws": "row"}
 FLOOR = 1e-4  # norms below this are drawn here
+
+PLAN = ("priors", "prior_set", "draws_set", "scale_draws")  # which parts there are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +76,13 @@ def data_files(config: Config) -> tuple[str, ...]:
     """Those of the two UCI sets."""
     sets = dict.fromkeys((config.prior_set, config.draws_set))
     return tuple(file for name in sets for file in datasets.uci_files(name))
+
+
+def settings_of(config: Config, part: str) -> dict[str, Any]:
+    """All but those that say which parts there are: others may come without it."""
+    del part
+    settings = asdict(config)
+    return {key: settings[key] for key in settings if key not in PLAN}
 
 
 def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:

@@ -8,7 +8,7 @@ the noise, trained until the bound has nothing left to gain.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ TITLES = {
     "paper": "As in the paper: {} iterations, Gamma(6, 6)",
     "converged": "To convergence: warm-up, weak noise prior",
 }
+
+PLAN = ("widths", "priors", "protocols")  # which parts there are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +86,13 @@ def data_files(config: Config) -> tuple[str, ...]:
     """None: the data are generated."""
     del config
     return ()
+
+
+def settings_of(config: Config, part: str) -> dict[str, Any]:
+    """All but those that say which parts there are: others may come without it."""
+    del part
+    settings = asdict(config)
+    return {key: settings[key] for key in settings if key not in PLAN}
 
 
 def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:

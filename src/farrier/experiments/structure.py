@@ -8,7 +8,7 @@ per cent of the largest norm, which is what the paper looks at.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ MEASURES = {
     "nodes_on": "nodes on: share in the output over 1 %",
     "weights_on": "norm of E[w] over 5 % of the largest",
 }
+
+PLAN = ("widths", "priors")  # which parts there are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +69,13 @@ def data_files(config: Config) -> tuple[str, ...]:
     """None: the data are generated."""
     del config
     return ()
+
+
+def settings_of(config: Config, part: str) -> dict[str, Any]:
+    """All but those that say which parts there are: others may come without it."""
+    del part
+    settings = asdict(config)
+    return {key: settings[key] for key in settings if key not in PLAN}
 
 
 def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
