@@ -7,6 +7,7 @@ weak prior, and one draw of the scales for a batch against one for each row. All
 the estimator's default.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -245,7 +246,8 @@ def table(rows: list[Row]) -> str:
 
 
 def _shown(pair: tuple[float, float], form: str = "{:.2f}") -> str:
-    return " ± ".join(form.format(value) for value in pair)
+    known = (form.format(value) for value in pair if not math.isnan(value))
+    return " ± ".join(known)
 
 
 def claims(rows: list[Row]) -> list[Claim]:
