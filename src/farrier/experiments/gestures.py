@@ -61,7 +61,7 @@ class Config:
 
     widths: tuple[int, ...] = (400,)
     models: tuple[str, ...] = tuple(MODELS)
-    epochs: int = 500
+    epochs: int = 200
     learning_rate: float = 0.005
     batch_size: int = 512
     split_seeds: tuple[int, ...] = (0, 1, 2, 3, 4)

@@ -76,7 +76,7 @@ class Config:
     large_width: int = 100
     most_splits: int = 20
     max_iter: int | str = "auto"
-    most_steps: int = 40_000
+    most_steps: int = 20_000
     draws: int = 100
     seed: int = 0
 
@@ -354,7 +354,7 @@ good side. Single draws: the mean of the RMSEs of single functions drawn from th
 posterior, which is what the authors' code reports. Seconds: of the training of one
 split, while others were trained beside it. VMG's authors train yacht for 2000 epochs in
 batches of 5 at a learning rate of 0.001; here it has batches of 32 at 0.005, and where
-2000 epochs are over 40,000 steps, it gets fewer. Its noise prior is Gamma(6, 6) in the
+2000 epochs are over 20,000 steps, it gets fewer. Its noise prior is Gamma(6, 6) in the
 target's own units. `year` waits for its file where it is missing.
 """
 
