@@ -67,7 +67,7 @@ SMOKE = Config(
     points=50,
     priors=("exponential",),
     draws_set="yacht",
-    scale_draws=("batch",),
+    scale_draws=(),
     splits=2,
     most_iterations=10,
 )

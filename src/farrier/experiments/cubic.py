@@ -78,7 +78,8 @@ SMOKE = Config(
     iterations=20,
     most_iterations=20,
     test_points=20,
-    protocols=("converged",),
+    priors=("horseshoe",),
+    protocols=("paper",),
 )
 
 

@@ -61,7 +61,7 @@ SMOKE = Config(
     seeds=(0, 1),
     points=50,
     most_iterations=20,
-    priors=("gaussian", "horseshoe"),
+    priors=("centred-horseshoe",),
 )
 
 
