@@ -176,8 +176,13 @@ def reproduce(
         typer.Option("--only", help="Parts whose names hold this; may be repeated."),
     ] = None,
     data: Annotated[
-        Path, typer.Option("--data", help="Folder of the data sets.")
-    ] = Path("../shared/data"),
+        Path | None,
+        typer.Option(
+            "--data",
+            help="Folder of the data sets; by default that of FARRIER_DATA, or the "
+            "user's cache, into which the UCI sets are downloaded.",
+        ),
+    ] = None,
 ) -> None:
     """Make the figures and tables of the paper again, with our numbers beside its own.
 
@@ -207,7 +212,7 @@ def reproduce(
 
 
 def _reproduce_one(
-    name: str, kind: str, output: Path, data: Path, only: list[str]
+    name: str, kind: str, output: Path, data: Path | None, only: list[str]
 ) -> None:
     from .console import progress
     from .experiments._harness import PERCENT, Refused, reproduce_into

@@ -45,6 +45,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import datasets
 from ..estimators import TrainingWarning
 from ._names import NAMES
 
@@ -134,13 +135,19 @@ def reproduce_into(
     results: Path,
     name: str,
     kind: str,
-    data: Path,
+    data: Path | None,
     report: Report,
     *,
     only: Sequence[str] = (),
 ) -> str:
-    """`reproduce` into `results/NAME`, at settings of that kind; then the claims."""
+    """`reproduce` into `results/NAME`, at settings of that kind; then the claims.
+
+    Without a folder of data there is that of `datasets.provide`.
+    """
     config = settings_named(known(name), kind)
+    if data is None:
+        files = known(name).data_files(config)
+        data = datasets.provide(files) if files else Path()
     table = reproduce(name, results / name, config, data, report, only=only)
     write_claims(results)
     return table
