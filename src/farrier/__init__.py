@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import datasets, presets
+    from .core.posteriors import Factorised, Matrix
     from .core.priors import (
         Gaussian,
         Horseshoe,
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
 
 __version__ = version("farrier")
 __all__ = [
+    "Factorised",
     "Gaussian",
     "GaussianNoise",
     "Horseshoe",
     "HorseshoeClassifier",
     "HorseshoeRegressor",
+    "Matrix",
     "NodeExponential",
     "NodeHalfCauchy",
     "ScaleMixture",
@@ -40,6 +43,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Factorised": ".core.posteriors",
+    "Matrix": ".core.posteriors",
     "Gaussian": ".core.priors",
     "Horseshoe": ".core.priors",
     "NodeExponential": ".core.priors",

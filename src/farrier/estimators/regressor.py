@@ -42,7 +42,8 @@ class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
         "horseshoe", "centred-horseshoe", "gaussian", "scale-mixture", "half-cauchy",
         "exponential", or an object such as `Horseshoe(layer_scale=0.1)`.
     posterior
-        "factorised".
+        "factorised", "matrix" (correlated weights, tied to pseudo-data), or an object
+        such as `Matrix(pairs=20)`. With "matrix", `compact` keeps all nodes.
     likelihood
         A `GaussianNoise`, or None for the default one (a weak prior on the noise).
     kl_weight

@@ -15,7 +15,7 @@ from ..core.priors import Gaussian
 from ..estimators import HorseshoeClassifier, HorseshoeRegressor
 from ..model.network import Network
 from ..plots import Axes
-from ._harness import Claim, Row
+from ._harness import Claim, Row, verdict
 
 NORM_ON = 0.01  # expected weights are on when their norm is over this x the largest
 SMALLEST = 5  # units of each layer whose weights are drawn
@@ -141,13 +141,6 @@ def draw_density(ax: Axes, density: list[float], **style: Any) -> None:
     middles = 10 ** ((DECADES[1:] + DECADES[:-1]) / 2)
     ax.plot(middles, density, **style)
     ax.set_xscale("log")
-
-
-def verdict(*, holds: bool, partly: bool) -> str:
-    """The verdict on a claim, from the two rules that it was put to."""
-    if holds:
-        return "holds"
-    return "holds partly" if partly else "does not hold"
 
 
 def sparsity_claim(ours: Row, others: dict[str, Row]) -> Claim:

@@ -17,7 +17,7 @@ import numpy as np
 from .. import datasets
 from ..estimators import HorseshoeClassifier, fit_many
 from ..plots import Figure, new_figure
-from ._harness import Claim, Row, Work, markdown
+from ._harness import Claim, Row, Work, markdown, verdict
 from ._models import (
     MODELS,
     NORM_ON,
@@ -26,7 +26,6 @@ from ._models import (
     draw_norms,
     nodes,
     sparsity_claim,
-    verdict,
 )
 
 HOURS = "about an hour on 2 cores"

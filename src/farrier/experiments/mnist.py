@@ -16,7 +16,7 @@ import numpy as np
 from .. import datasets
 from ..estimators import HorseshoeClassifier
 from ..plots import Figure, new_figure
-from ._harness import Claim, Row, Work, markdown
+from ._harness import Claim, Row, Work, markdown, verdict
 from ._models import (
     MODELS,
     NORM_ON,
@@ -27,7 +27,6 @@ from ._models import (
     nodes,
     smallest_units,
     sparsity_claim,
-    verdict,
 )
 
 NEARLY = 0.01  # of the error rate: no more than this is a small loss
