@@ -67,7 +67,6 @@ def test_units_are_those_of_the_paper(model, name, width):
 def test_noise_priors_are_those_of_the_two_papers():
     paper = uci.settings(uci.FULL, "yacht", "horseshoe", Y)
     assert (paper["likelihood"].shape, paper["likelihood"].rate) == (6, 6)
-    assert "max_iter" not in paper
     vmg = uci.settings(uci.FULL, "yacht", "vmg", Y)
     assert vmg["likelihood"].rate == pytest.approx(6 / Y.var(), rel=0.1)
 
@@ -76,7 +75,14 @@ def test_passes_of_a_large_table_are_bounded():
     assert uci.settings(uci.FULL, "yacht", "vmg", Y)["max_iter"] == 2_000
     large = np.tile(Y, 100)
     passes = uci.settings(uci.FULL, "protein", "vmg", large)["max_iter"]
-    assert passes * len(large) / 5 == pytest.approx(400_000, rel=0.02)
+    assert passes * len(large) / 32 == pytest.approx(20_000, rel=0.05)
+
+
+def test_sets_of_many_rows_are_trained_as_long_as_digits():
+    for name, epochs in (("yacht", "auto"), ("protein", 500), ("kin8nm", 500)):
+        assert uci.settings(uci.FULL, name, "horseshoe", Y)["max_iter"] == epochs
+        told = uci.settings_of(uci.FULL, f"{name}/horseshoe")
+        assert told.get("epochs", "auto") == epochs
 
 
 def test_a_part_is_kept_when_other_sets_are_added():
