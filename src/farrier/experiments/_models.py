@@ -43,12 +43,10 @@ MODELS = {
     "vmg": Model(
         label="VMG",
         colour="#7d5ba6",
-        # Its authors' settings for MNIST.
+        # Its authors' settings for MNIST, but for batches of 100 rows at 0.001.
         settings={
             "prior": Gaussian(parametrisation="centred"),
             "posterior": Matrix(pairs=50, noise=0.01),
-            "learning_rate_init": 0.001,
-            "batch_size": 100,
             "averaging": 0.999,
         },
     ),
