@@ -124,10 +124,7 @@ def data_files(config: Config) -> tuple[str, ...]:
 
 
 def settings(config: Config, name: str, model: str, y: np.ndarray) -> dict[str, Any]:
-    """What the estimator is given for one set and model, and the training targets.
-
-    Their standard deviation is rounded, so that most splits share a program.
-    """
+    """What the estimator is given for one set and model, and training targets `y`."""
     given = PRESETS[model](float(f"{y.std():.2g}"))
     width = config.large_width if name in LARGE else config.width
     given["hidden_layer_sizes"] = (width,)
@@ -148,11 +145,11 @@ def fit(config: Config, data: Path, name: str, model: str, work: Work) -> list[R
     splits = splits[: config.most_splits]
     kept = {int(f.stem): json.loads(f.read_text()) for f in work.folder.glob("*.json")}
     waiting = [number for number in range(len(splits)) if number not in kept]
-    models = []
-    for number in waiting:
-        given = settings(config, name, model, y[splits[number][0]])
-        given["random_state"] = config.seed + number
-        models.append(HorseshoeRegressor(**given))
+    # The targets of the first split for all: they then share a program.
+    given = settings(config, name, model, y[splits[0][0]])
+    models = [
+        HorseshoeRegressor(**given, random_state=config.seed + s) for s in waiting
+    ]
 
     def after_fit(index: int, fitted: HorseshoeRegressor) -> None:
         number = waiting[index]
