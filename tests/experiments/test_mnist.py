@@ -14,6 +14,7 @@ from farrier.experiments._models import (
     SMALLEST,
     classified,
     nodes,
+    quantile,
     smallest_units,
     sparsity_claim,
 )
@@ -31,7 +32,9 @@ def model():
 
 def made_row(name="horseshoe", width=400, error=0.02, on=(40, 30), median=1e-4):
     edges = len(DECADES) - 1
-    unit = {"norm": 1e-3, "median": median, "density": [0.1] * edges}
+    density = np.zeros(edges)
+    density[np.searchsorted(DECADES, np.log10(median)) - 1] = 1.0
+    unit = {"norm": 1e-3, "median": median, "density": density.tolist()}
     picture = {"norm": 1.0, "unit": 0.01, "pixels": [*range(-392, 392)]}
     return {
         "model": name,
@@ -151,6 +154,22 @@ def test_claims_on_the_smallest_units():
     assert mnist.spike_claim(mixture, ours).verdict == "does not hold"
     assert mnist.width_claim([ours, wide]).verdict == "holds"
     assert mnist.width_claim([wide, ours]).verdict == "does not hold"
+
+
+def test_a_slab_beside_a_spike_speaks_against_the_mixture():
+    """Half of the weights are nearer to 0 than ours, a third of them are far off."""
+    ours, mixture = made_row(median=1e-3), made_row("scale-mixture", median=1e-4)
+    unit = mixture["smallest"][0][0]
+    unit["density"][np.searchsorted(DECADES, -0.5)] = 0.5
+    assert mnist.spike_claim(ours, mixture).verdict == "holds partly"
+
+
+def test_quantiles_of_sizes_are_read_off_their_density(model):
+    """Against the draws that made the density, of which the median is kept."""
+    for layer in smallest_units(model, key=jr.key(1)):
+        for unit in layer:
+            found = quantile(unit["density"], 0.5)
+            assert found == pytest.approx(unit["median"], rel=0.1)
 
 
 def test_claims_wait_for_something_to_compare():

@@ -125,6 +125,12 @@ def _spread(size: np.ndarray) -> dict[str, Any]:
     return {"median": float(np.median(size)), "density": density.tolist()}
 
 
+def quantile(density: list[float], level: float) -> float:
+    """Size of weights under which a share `level` of them is, from their density."""
+    mass = np.append(0.0, np.cumsum(density))
+    return float(10 ** np.interp(level, mass / mass[-1], DECADES))
+
+
 def draw_norms(ax: Axes, name: str, norms: list[float]) -> None:
     """Norms of the expected weights into the units of a layer, largest first."""
     model = MODELS[name]
