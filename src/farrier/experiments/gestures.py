@@ -60,7 +60,7 @@ class Config:
 
     widths: tuple[int, ...] = (400,)
     models: tuple[str, ...] = tuple(MODELS)
-    epochs: int = 200
+    epochs: int = 100
     learning_rate: float = 0.005
     batch_size: int = 512
     split_seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
