@@ -57,6 +57,7 @@ def test_runs_in_a_group_end_as_they_do_alone(alone):
     assert found.keys() == {0, 1, 2}
     for index, run in enumerate(expected):
         assert_close_runs(found[index], run)
+        assert found[index].history.seconds > 0
     bounds = [run.history.bound[-1] for run in expected]
     assert len(set(bounds)) == 3
 

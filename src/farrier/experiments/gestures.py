@@ -94,9 +94,12 @@ def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
 
 def settings_of(config: Config, part: str) -> dict[str, Any]:
     """Those of one part: other widths and models may change without it."""
-    del part
     own = asdict(config)
-    return {key: own[key] for key in own if key not in ("widths", "models")}
+    _, name = part.split("/")
+    model = {key: repr(value) for key, value in MODELS[name].settings.items()}
+    return {key: own[key] for key in own if key not in ("widths", "models")} | {
+        "model": model
+    }
 
 
 def data_files(config: Config) -> tuple[str, ...]:

@@ -99,7 +99,9 @@ def settings_of(config: Config, part: str) -> dict:
     settings = asdict(config)
     runs = settings.pop("runs")
     epochs = {f"{width}-{width}": count for width, count, _ in runs}
-    return settings | {"epochs": epochs[part.split("/")[0]]}
+    widths, name = part.split("/")
+    model = {key: repr(value) for key, value in MODELS[name].settings.items()}
+    return settings | {"epochs": epochs[widths], "model": model}
 
 
 def data_files(config: Config) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ are rounded in another order.
 
 import os
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
@@ -144,12 +145,14 @@ def _train_group(
     length = jobs[0].steps_per_record
     try:
         while any(run.history.status is Status.RUNNING for run in runs):
+            began = time.monotonic()
             schedules = _stacked([run.schedule for run in runs])
             states, means = run_chunks(states, data, schedules, keys, length)
             parts, means = _unstacked(states, len(jobs)), np.asarray(means, float)
             for i, run in enumerate(runs):
                 if run.history.status is Status.RUNNING:
                     runs[i] = advanced(jobs[i], run, parts[i], means[i])
+                    runs[i].history.seconds += time.monotonic() - began
                     watch(numbers[i], runs[i])
     except KeyboardInterrupt:
         running = Status.RUNNING
