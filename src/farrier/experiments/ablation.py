@@ -24,7 +24,7 @@ from ..plots import COLOURS, LABELS, Figure, new_figure
 from . import structure
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
 
-HOURS = "about an hour on 2 cores"
+HOURS = "about 10 minutes on 2 cores"
 UNITS = 50  # on the UCI sets
 NOISES = {"weak": GaussianNoise(), "Gamma(6, 6)": GaussianNoise(shape=6.0, rate=6.0)}
 DEFAULT = {"prior": "horseshoe", "noise": "weak", "draws": "row"}

@@ -21,7 +21,7 @@ from ..estimators import HorseshoeRegressor, fit_many
 from ..plots import COLOURS, LABELS, Figure, cubic_figure, new_figure
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
 
-HOURS = "about 20 minutes on 2 cores"
+HOURS = "about 10 minutes on 2 cores"
 SHOWN = 3  # widths of which bands are drawn: the largest
 GRID = np.linspace(-5, 5, 101)
 BAND, DATA = ("x", "mean", "std"), ("data_x", "data_y")

@@ -28,7 +28,7 @@ from ._models import (
     sparsity_claim,
 )
 
-HOURS = "about an hour on 2 cores"
+HOURS = "about 15 minutes on 2 cores"
 BY_SUBJECT = "by subject"
 NEARLY = 0.01  # of the error rate: no more than this is a small loss
 NOTES = """\

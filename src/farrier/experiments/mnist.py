@@ -40,7 +40,7 @@ the training under every prior: norms are of those that stay. VMG has its author
 pairs of pseudo-data and averaging, and the batches and learning rate of the others. The
 paper's own error rates are not shown: we could not get them with certainty.
 """
-HOURS = "days on 2 cores for the 500 epochs of the paper"
+HOURS = "more than a day on 2 cores; with --short about an hour"
 SIDE = 28  # pixels
 MOST_WHOLE = 800  # in wider networks, units that are off leave during the training
 SHOWN = 10  # filters of each kind

@@ -22,7 +22,7 @@ from ..estimators import HorseshoeClassifier, fit_many
 from ..plots import COLOURS, LABELS, Figure, new_figure
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
 
-HOURS = "about 20 minutes on 2 cores"
+HOURS = "about 5 minutes on 2 cores"
 TRUE_NODES = 2
 SHOWN = 15  # units of a wide network whose weights are drawn
 MEASURES = {

@@ -27,7 +27,7 @@ from ..plots import Figure, new_figure
 from . import published
 from ._harness import Claim, Row, Work, markdown, plain, verdict, write_text
 
-HOURS = "hours on 2 cores"
+HOURS = "about 45 minutes on 2 cores"
 LARGE = ("protein", "year")  # sets with 100 units in place of 50
 # Sets of many rows, where the budget that an estimator takes by itself is fewer epochs
 # than the 500 that the paper trains digits for.
