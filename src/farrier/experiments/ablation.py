@@ -28,7 +28,7 @@ HOURS = "about 10 minutes on 2 cores"
 UNITS = 50  # on the UCI sets
 NOISES = {"weak": GaussianNoise(), "Gamma(6, 6)": GaussianNoise(shape=6.0, rate=6.0)}
 DEFAULT = {"prior": "horseshoe", "noise": "weak", "draws": "row"}
-FLOOR = 1e-4  # norms below this are drawn here
+FLOOR = 1e-6  # norms below this are drawn here
 
 PLAN = ("priors", "prior_set", "draws_set", "scale_draws")  # which parts there are
 
