@@ -87,6 +87,22 @@ def test_groups_hold_runs_of_one_form_and_use_every_core(monkeypatch):
     assert parallel._groups(other) == [[0], [1]]
 
 
+def test_runs_that_shuffle_many_rows_go_alone(monkeypatch):
+    """In a group they would sort all of them at each step."""
+    monkeypatch.setattr(parallel, "_cores", lambda: 1)
+    x = np.random.default_rng(0).standard_normal((3_000, 2))
+
+    def groups_of(rows, batch_size):
+        jobs = [job_of(seed) for seed in range(2)]
+        for job in jobs:
+            job.data = Data.create(x[:rows], x[:rows, :1], batch_size=batch_size)
+        return parallel._groups(jobs)
+
+    assert groups_of(60, 20) == [[0, 1]]
+    assert groups_of(3_000, 20) == [[0], [1]]
+    assert groups_of(1_800, 1_800) == [[0, 1]]  # one batch: nothing is shuffled
+
+
 def test_a_run_that_has_ended_stands_still_while_others_go_on(alone):
     """One of a group stops being finite; the other ends as it does alone."""
     jobs, expected = alone

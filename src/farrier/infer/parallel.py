@@ -38,6 +38,8 @@ from .train import (
 )
 
 GROUP_SIZE = 2**14  # activations of one step of a group: a few such arrays fit a cache
+# A group shuffles its rows in every step, not once a pass: vmap takes both branches.
+MOST_SHUFFLED = 1_024
 
 
 @compiled
@@ -121,6 +123,7 @@ def _groups(jobs: Sequence[Job]) -> list[list[int]]:
         widest = max(first.run.state.network.widths)
         size = max(1, GROUP_SIZE // (first.data.batch_size * widest))
         size = size if first.shrink is None else 1  # its shape is its own
+        size = size if first.data.shuffled <= MOST_SHUFFLED else 1
         # Not so large that a core has nothing to do.
         size = min(size, -(-len(members) // _cores()))
         groups += [members[i : i + size] for i in range(0, len(members), size)]

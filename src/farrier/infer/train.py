@@ -131,6 +131,12 @@ class Data(eqx.Module):
         )
 
     @property
+    def shuffled(self) -> int:
+        """Rows, padding included, that are shuffled for a pass; 0 for one batch."""
+        padded = len(self.weight)
+        return 0 if padded == self.batch_size else padded
+
+    @property
     def batches(self) -> Int[Array, ""]:
         """Steps in one pass over the rows."""
         return -(-self.rows // self.batch_size)
@@ -410,7 +416,7 @@ def epoch_order(
 ) -> Int[Array, " slots"]:
     """Row numbers in the order of the pass that holds `step`; padding comes last."""
     padded = len(data.weight)
-    if padded == data.batch_size:
+    if not data.shuffled:
         return jnp.arange(padded)
     key_epoch = jr.fold_in(jr.fold_in(key, 2**32 - 1), step // data.batches)
     lots = jr.bits(key_epoch, (padded,), jnp.uint32) >> jnp.uint32(1)
@@ -421,7 +427,7 @@ def epoch_order(
 
 def next_order(order, data: Data, step: Int[Array, ""], *, key: PRNGKeyArray):
     """The order for `step`: shuffled anew where a pass begins."""
-    if len(data.weight) == data.batch_size:
+    if not data.shuffled:
         return order
     return lax.cond(
         step % data.batches == 0,
@@ -435,7 +441,7 @@ def batch(data: Data, order: Int[Array, " slots"], step: Int[Array, ""]):
 
     With J batches in a pass every row stands for J rows, also in a short last batch.
     """
-    if len(data.weight) == data.batch_size:
+    if not data.shuffled:
         return data.x, data.y, data.weight
     first = (step % data.batches) * data.batch_size
     rows = lax.dynamic_slice(order, (first,), (data.batch_size,))
