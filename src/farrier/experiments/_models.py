@@ -53,6 +53,11 @@ MODELS = {
 }
 
 
+def written(name: str) -> dict[str, str]:
+    """The settings of a model as texts, for the mark of a part."""
+    return {key: repr(value) for key, value in MODELS[name].settings.items()}
+
+
 def classifier(name: str, width: int, **settings: Any) -> HorseshoeClassifier:
     """Two hidden layers of equal width, trained as the paper does.
 

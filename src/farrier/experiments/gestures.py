@@ -26,6 +26,7 @@ from ._models import (
     draw_norms,
     nodes,
     sparsity_claim,
+    written,
 )
 
 HOURS = "about an hour on 2 cores; with --short about 15 minutes"
@@ -97,10 +98,8 @@ def settings_of(config: Config, part: str) -> dict[str, Any]:
     """Those of one part: other widths and models may change without it."""
     own = asdict(config)
     _, name = part.split("/")
-    model = {key: repr(value) for key, value in MODELS[name].settings.items()}
-    return {key: own[key] for key in own if key not in ("widths", "models")} | {
-        "model": model
-    }
+    own = {key: own[key] for key in own if key not in ("widths", "models")}
+    return own | {"model": written(name)}
 
 
 def data_files(config: Config) -> tuple[str, ...]:

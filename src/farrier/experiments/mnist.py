@@ -28,6 +28,7 @@ from ._models import (
     quantile,
     smallest_units,
     sparsity_claim,
+    written,
 )
 
 NEARLY = 0.01  # of the error rate: no more than this is a small loss
@@ -100,8 +101,7 @@ def settings_of(config: Config, part: str) -> dict:
     runs = settings.pop("runs")
     epochs = {f"{width}-{width}": count for width, count, _ in runs}
     widths, name = part.split("/")
-    model = {key: repr(value) for key, value in MODELS[name].settings.items()}
-    return settings | {"epochs": epochs[widths], "model": model}
+    return settings | {"epochs": epochs[widths], "model": written(name)}
 
 
 def data_files(config: Config) -> tuple[str, ...]:
