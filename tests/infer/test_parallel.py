@@ -87,6 +87,14 @@ def test_groups_hold_runs_of_one_form_and_use_every_core(monkeypatch):
     assert parallel._groups(other) == [[0], [1]]
 
 
+def test_runs_that_fill_all_cores_go_one_after_the_other(monkeypatch):
+    monkeypatch.setattr(parallel, "_cores", lambda: 2)
+    jobs = [job_of(seed) for seed in range(2)]
+    assert parallel._workers(jobs) == 2
+    monkeypatch.setattr(parallel, "FILLS", 3 * jobs[0].data.batch_size)
+    assert parallel._workers(jobs) == 1
+
+
 def test_runs_that_shuffle_many_rows_go_alone(monkeypatch):
     """In a group they would sort all of them at each step."""
     monkeypatch.setattr(parallel, "_cores", lambda: 1)

@@ -38,6 +38,9 @@ from .train import (
 )
 
 GROUP_SIZE = 2**14  # activations of one step of a group: a few such arrays fit a cache
+# Activations of a step whose matrix products XLA spreads over all cores. Two such steps
+# at once gain nothing, and a fit with posterior="matrix" was seen to wait for ever.
+FILLS = 2**17
 # A group shuffles its rows in every step, not once a pass: vmap takes both branches.
 MOST_SHUFFLED = 1_024
 
@@ -87,7 +90,7 @@ def train_many(
                 return [train(jobs[index], lambda run: watch(index, run))]
             return _train_group([jobs[i] for i in members], members, watch)
 
-    with ThreadPoolExecutor(_cores()) as pool:
+    with ThreadPoolExecutor(_workers(jobs)) as pool:
         waiting = {pool.submit(work, members): members for members in _groups(jobs)}
         try:
             while waiting:
@@ -112,6 +115,16 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
+def _activations(job: Job) -> int:
+    """Of the widest layer, in one step."""
+    return job.data.batch_size * max(job.run.state.network.widths)
+
+
+def _workers(jobs: Sequence[Job]) -> int:
+    """Threads: one where a step fills all cores by itself, else one for each core."""
+    return 1 if any(_activations(job) >= FILLS for job in jobs) else _cores()
+
+
 def _groups(jobs: Sequence[Job]) -> list[list[int]]:
     """Numbers of the jobs that go together."""
     alike: dict[Hashable, list[int]] = defaultdict(list)
@@ -120,8 +133,7 @@ def _groups(jobs: Sequence[Job]) -> list[list[int]]:
     groups = []
     for members in alike.values():
         first = jobs[members[0]]
-        widest = max(first.run.state.network.widths)
-        size = max(1, GROUP_SIZE // (first.data.batch_size * widest))
+        size = max(1, GROUP_SIZE // _activations(first))
         size = size if first.shrink is None else 1  # its shape is its own
         size = size if first.data.shuffled <= MOST_SHUFFLED else 1
         # Not so large that a core has nothing to do.
