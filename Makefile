@@ -14,7 +14,7 @@ demo: $(READY)  ## the main job on built-in data: a table and figures, in two mi
 	@$(BIN)/farrier demo $(ARGS)
 
 test: $(READY)  ## all tests; ARGS goes to pytest: make test ARGS="-k scales"
-	@$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 lint: $(READY)  ## style, format and types
 	@$(BIN)/ruff check .
