@@ -9,7 +9,14 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from scipy import integrate, stats
 
-from farrier.core.matrix import DROPOUT, JITTER, LEAST_NOISE, MatrixWeights
+from farrier.core.matrix import (
+    DROPOUT,
+    JITTER,
+    LEAST_NOISE,
+    MatrixWeights,
+    inverse,
+    solve,
+)
 from farrier.core.weights import kl_to_scaled_normal
 
 D_IN, NODES, PAIRS, DRAWS = 4, 3, 2, 10_000
@@ -333,3 +340,21 @@ def test_created_weights_have_the_spread_and_agree_with_their_pseudo_data(getkey
     sd = np.exp(weights.log_column)[:, None] * np.exp(weights.log_row)
     np.testing.assert_allclose(sd, np.full((200, 51), 0.02), rtol=1e-12)
     np.testing.assert_allclose(weights.noise, [0.07, 0.07], rtol=0.02)
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 20])
+def test_solve_agrees_with_numpy_and_its_gradient_with_differences(getkey, size):
+    """Swept out, also for pairs that are nearly alike (V2)."""
+    x = jr.normal(getkey(), (size, 30)) * jnp.linspace(0.01, 10, 30)[None]
+    x = x.at[1:2].set(x[:1] * 1.01)
+    gram, b = x @ x.T, jr.normal(getkey(), (size, 3))
+    a = gram + 1e-4 * jnp.diag(jnp.diag(gram))
+    found = lambda a, b: solve(a, inverse(a), b)
+    np.testing.assert_allclose(inverse(a), np.linalg.inv(a), rtol=1e-8)
+    np.testing.assert_allclose(found(a, b), np.linalg.solve(a, b), rtol=1e-8)
+    several = jax.vmap(found)(jnp.stack([a, 2 * a]), jnp.stack([b, b]))
+    np.testing.assert_allclose(several[1], np.linalg.solve(2 * a, b), rtol=1e-8)
+    way = gram * jr.normal(getkey(), (size, size)), jr.normal(getkey(), (size, 3))
+    value = lambda s: jnp.sin(found(a + s * way[0], b + s * way[1])).sum()
+    slope = (value(1e-8) - value(-1e-8)) / 2e-8
+    np.testing.assert_allclose(jax.grad(value)(0.0), slope, rtol=1e-4, atol=1e-9)

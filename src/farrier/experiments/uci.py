@@ -86,7 +86,7 @@ class Config:
 FULL = Config()
 SMOKE = Config(
     sets=("yacht",),
-    models=("horseshoe",),
+    models=("vmg",),
     width=4,
     most_splits=2,
     max_iter=2,

@@ -38,8 +38,8 @@ from .train import (
 )
 
 GROUP_SIZE = 2**14  # activations of one step of a group: a few such arrays fit a cache
-# Activations of a step whose matrix products XLA spreads over all cores. Two such steps
-# at once gain nothing, and a fit with posterior="matrix" was seen to wait for ever.
+# Activations of a step whose matrix products XLA spreads over all cores: two such steps
+# at once gain nothing.
 FILLS = 2**17
 # A group shuffles its rows in every step, not once a pass: vmap takes both branches.
 MOST_SHUFFLED = 1_024
