@@ -150,6 +150,8 @@ def draw_density(ax: Axes, density: list[float], **style: Any) -> None:
     middles = 10 ** ((DECADES[1:] + DECADES[:-1]) / 2)
     ax.plot(middles, density, **style)
     ax.set_xscale("log")
+    ax.set_xlabel("size of a weight |w|")
+    ax.set_ylabel("posterior density of log10 |w|")
 
 
 def sparsity_claim(ours: Row, others: dict[str, Row]) -> Claim:
