@@ -13,8 +13,9 @@ An experiment is a module of this folder. It has
 It may have
 
     SHORT               settings between the two, for those who cannot wait for FULL
+    PLAN                fields of the settings that only say which parts there are
     settings_of(config, part)
-                        what of the settings one part depends on; else all of them
+                        what one part depends on; else all settings but those of PLAN
 
 A part takes a `Work` and returns plain rows. `render`, `table` and `claims` see rows
 alone, each with the name of its part and the warnings of it, and are also called when
@@ -131,6 +132,12 @@ def settings_named(experiment: ModuleType, kind: str) -> Any:
     return getattr(experiment, kind.upper(), experiment.FULL)
 
 
+def settings_without(config: Any, *fields: str) -> dict[str, Any]:
+    """The settings as plain values, without some."""
+    settings = dataclasses.asdict(config)
+    return {key: value for key, value in settings.items() if key not in fields}
+
+
 def reproduce_into(
     results: Path,
     name: str,
@@ -191,15 +198,19 @@ def reproduce(
     waiting = [part for part in chosen if part not in finished]
     skipped: dict[str, str] = {}
 
+    files = {file: data / file for file in experiment.data_files(config)}
+    hashes = {file: _sha256(path) for file, path in files.items()}
+
     def write() -> str:
         finished.update(_finished(folder / "rows.json", marks, kind) | finished)
         in_order = {part: finished[part] for part in parts if part in finished}
         write_text(folder / "rows.json", _rows_text(kind, in_order))
-        manifest = _manifest(name, experiment, config, data, kind, in_order, skipped)
+        manifest = _manifest(name, config, hashes, kind, in_order, skipped)
         write_text(folder / "manifest.json", json.dumps(manifest, indent=1) + "\n")
         missing = [p for p in parts if p not in finished and p not in skipped]
         return _write_views(name, experiment, folder, skipped, missing)
 
+    table = write() if not waiting else ""
     for number, part in enumerate(waiting):
         show = _share_of(report, number, len(waiting), part)
         show(0.0, "")
@@ -209,12 +220,12 @@ def reproduce(
             finished[part] = _run(parts[part], Work(private, show), marks[part])
         except FileNotFoundError as error:
             skipped[part] = str(error).replace(str(data), "the data folder")
-        write()  # before its checkpoints go
+        table = write()  # before its checkpoints go
         shutil.rmtree(private)
     with suppress(OSError):  # not empty where others are at work
         (folder / "unfinished").rmdir()
     report(PERCENT, "done")
-    return write()
+    return table
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -308,7 +319,7 @@ def _mark(experiment: ModuleType, config: Any, part: str) -> str:
     if hasattr(experiment, "settings_of"):
         settings = experiment.settings_of(config, part)
     else:
-        settings = dataclasses.asdict(config)
+        settings = settings_without(config, *getattr(experiment, "PLAN", ()))
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
@@ -417,16 +428,14 @@ def _write_views(
 
 def _manifest(
     name: str,
-    experiment: ModuleType,
     config: Any,
-    data: Path,
+    hashes: dict[str, str | None],
     kind: str,
     parts: dict[str, Row],
     skipped: dict[str, str],
 ) -> Row:
     """All that is needed to make the same rows again."""
     settings = dataclasses.asdict(config)
-    files = {file: data / file for file in experiment.data_files(config)}
     return {
         "command": f"farrier reproduce {name}"
         + f" --{kind}" * (kind in ("short", "smoke")),
@@ -437,10 +446,7 @@ def _manifest(
         "python": platform.python_version(),
         "processor": platform.machine(),
         "cores": os.cpu_count(),
-        "data_sha256": {
-            file: _sha256(path) if path.is_file() else None
-            for file, path in files.items()
-        },
+        "data_sha256": hashes,
         "seconds": plain(sum(made["seconds"] for made in parts.values())),
         "parts": {
             part: {key: made[key] for key in ("seconds", "commit", "sources_changed")}
@@ -450,7 +456,10 @@ def _manifest(
     }
 
 
-def _sha256(path: Path) -> str:
+def _sha256(path: Path) -> str | None:
+    """Of a file; None where it is absent."""
+    if not path.is_file():
+        return None
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -1,5 +1,6 @@
 """The four models that the paper compares, and what is read off each of them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +13,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..core.posteriors import Matrix
 from ..core.priors import Gaussian
-from ..estimators import HorseshoeClassifier, HorseshoeRegressor
+from ..estimators import HorseshoeClassifier, HorseshoeRegressor, fit_many
 from ..model.network import Network
 from ..plots import Axes
-from ._harness import Claim, Row, verdict
+from ._harness import Claim, Row, Work, verdict
 
 NORM_ON = 0.01  # expected weights are on when their norm is over this x the largest
 SMALLEST = 5  # units of each layer whose weights are drawn
@@ -79,6 +80,17 @@ def classified(
         "error": float(np.mean(log_p.argmax(1) != codes)),
         "log_density": float(log_p[np.arange(len(y)), codes].mean()),
     }
+
+
+def fit_each(
+    models: Sequence[HorseshoeClassifier | HorseshoeRegressor],
+    tables: Sequence[tuple[np.ndarray, np.ndarray]],
+    work: Work,
+) -> None:
+    """Fit each model to its own table, all of equal length, as one piece of work."""
+    x, y = (np.concatenate(columns) for columns in zip(*tables, strict=True))
+    rows = np.split(np.arange(len(x)), len(tables))
+    fit_many(models, x, y, rows=rows, after_fit=work.counter(len(models)))
 
 
 def nodes(model: HorseshoeClassifier | HorseshoeRegressor) -> dict[str, list]:

@@ -9,7 +9,7 @@ the estimator's default.
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -77,13 +77,6 @@ def data_files(config: Config) -> tuple[str, ...]:
     """Those of the two UCI sets."""
     sets = dict.fromkeys((config.prior_set, config.draws_set))
     return tuple(file for name in sets for file in datasets.uci_files(name))
-
-
-def settings_of(config: Config, part: str) -> dict[str, Any]:
-    """All but those that say which parts there are: others may come without it."""
-    del part
-    settings = asdict(config)
-    return {key: settings[key] for key in settings if key not in PLAN}
 
 
 def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:

@@ -8,7 +8,7 @@ the noise, trained until the bound has nothing left to gain.
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ import numpy as np
 
 from .. import datasets, presets
 from ..core.priors import Gaussian, Horseshoe
-from ..estimators import HorseshoeRegressor, fit_many
+from ..estimators import HorseshoeRegressor
 from ..plots import COLOURS, LABELS, Figure, cubic_figure, new_figure
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
+from ._models import fit_each
 
 HOURS = "about 10 minutes on 2 cores"
 SHOWN = 3  # widths of which bands are drawn: the largest
@@ -89,13 +90,6 @@ def data_files(config: Config) -> tuple[str, ...]:
     return ()
 
 
-def settings_of(config: Config, part: str) -> dict[str, Any]:
-    """All but those that say which parts there are: others may come without it."""
-    del part
-    settings = asdict(config)
-    return {key: settings[key] for key in settings if key not in PLAN}
-
-
 def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
     """One part for each protocol, prior and width."""
     del data
@@ -125,10 +119,8 @@ def fits(
         "hidden_layer_sizes": (width,)
     }
     tables = [datasets.cubic(seed=seed) for seed in config.data_seeds]
-    x, y = (np.concatenate(columns) for columns in zip(*tables, strict=True))
-    rows = np.split(np.arange(len(x)), len(tables))
     models = [HorseshoeRegressor(random_state=s, **chosen) for s in config.data_seeds]
-    fit_many(models, x, y, rows=rows, after_fit=work.counter(len(models)))
+    fit_each(models, tables, work)
     about = {"protocol": protocol, "prior": prior, "width": width}
     found = [
         about | {"seed": seed} | measured(model, config, seed)

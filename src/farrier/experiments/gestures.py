@@ -7,7 +7,7 @@ The split by person is the honest one: nobody in the test rows was seen in train
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 from .. import datasets
 from ..estimators import HorseshoeClassifier, fit_many
 from ..plots import Figure, new_figure
-from ._harness import Claim, Row, Work, markdown, verdict
+from ._harness import Claim, Row, Work, markdown, settings_without, verdict
 from ._models import (
     MODELS,
     NORM_ON,
@@ -96,10 +96,8 @@ def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
 
 def settings_of(config: Config, part: str) -> dict[str, Any]:
     """Those of one part: other widths and models may change without it."""
-    own = asdict(config)
     _, name = part.split("/")
-    own = {key: own[key] for key in own if key not in ("widths", "models")}
-    return own | {"model": written(name)}
+    return settings_without(config, "widths", "models") | {"model": written(name)}
 
 
 def data_files(config: Config) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ the exact bound from the first step: the paper's settings. The paper trains 500 
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +16,15 @@ import numpy as np
 from .. import datasets
 from ..estimators import HorseshoeClassifier
 from ..plots import Figure, new_figure
-from ._harness import Claim, Row, Work, markdown, verdict, where
+from ._harness import (
+    Claim,
+    Row,
+    Work,
+    markdown,
+    settings_without,
+    verdict,
+    where,
+)
 from ._models import (
     MODELS,
     NORM_ON,
@@ -95,11 +103,10 @@ def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
 
 def settings_of(config: Config, part: str) -> dict:
     """Those of one fit: other fits may change without it."""
-    settings = asdict(config)
-    runs = settings.pop("runs")
-    epochs = {f"{width}-{width}": count for width, count, _ in runs}
+    epochs = {f"{width}-{width}": count for width, count, _ in config.runs}
     widths, name = part.split("/")
-    return settings | {"epochs": epochs[widths], "model": written(name)}
+    own = settings_without(config, "runs")
+    return own | {"epochs": epochs[widths], "model": written(name)}
 
 
 def data_files(config: Config) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ per cent of the largest norm, which is what the paper looks at.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ import numpy as np
 from .. import datasets
 from ..core.weights import FactorisedWeights
 from ..demo import weights_on
-from ..estimators import HorseshoeClassifier, fit_many
+from ..estimators import HorseshoeClassifier
 from ..plots import COLOURS, LABELS, Figure, new_figure
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
+from ._models import classified, fit_each
 
 HOURS = "about 5 minutes on 2 cores"
 TRUE_NODES = 2
@@ -71,13 +72,6 @@ def data_files(config: Config) -> tuple[str, ...]:
     return ()
 
 
-def settings_of(config: Config, part: str) -> dict[str, Any]:
-    """All but those that say which parts there are: others may come without it."""
-    del part
-    settings = asdict(config)
-    return {key: settings[key] for key in settings if key not in PLAN}
-
-
 def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
     """One part for each prior and width."""
     del data
@@ -91,8 +85,6 @@ def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
 def fits(config: Config, prior: str, width: int, work: Work) -> list[Row]:
     """A fit to each data set, all at once; the first one's weights are kept."""
     tables = [datasets.two_two_one(config.points, seed=s) for s in config.seeds]
-    x, y = (np.concatenate(columns) for columns in zip(*tables, strict=True))
-    rows = np.split(np.arange(len(x)), len(tables))
     chosen: dict[str, Any] = {
         "hidden_layer_sizes": (width,),
         "prior": prior,
@@ -100,7 +92,7 @@ def fits(config: Config, prior: str, width: int, work: Work) -> list[Row]:
         "shrink": False,  # all nodes are wanted, those that are off too
     }
     models = [HorseshoeClassifier(random_state=s, **chosen) for s in config.seeds]
-    fit_many(models, x, y, rows=rows, after_fit=work.counter(len(models)))
+    fit_each(models, tables, work)
     about = {"prior": prior, "width": width}
     found = [
         about | {"seed": seed} | measured(model, config, seed)
@@ -113,13 +105,12 @@ def fits(config: Config, prior: str, width: int, work: Work) -> list[Row]:
 def measured(model: HorseshoeClassifier, config: Config, seed: int) -> Row:
     """The nodes that one fit uses, and what it is worth on fresh points."""
     x, y = datasets.two_two_one(config.points, seed=config.test_seed + seed)
-    log_p = model.predict_log_proba(x)
-    codes = np.searchsorted(model.classes_, y)
+    scores = classified(model, x, y)
     return {
         "nodes_on": model.widths_[0],
         "weights_on": weights_on(model),
-        "error_rate": np.mean(log_p.argmax(1) != codes),
-        "log_likelihood": log_p[np.arange(len(y)), codes].mean(),
+        "error_rate": scores["error"],
+        "log_likelihood": scores["log_density"],
         "iterations": model.n_iter_,
         "norms": np.sort(model.weight_norms_[0])[::-1],
     }

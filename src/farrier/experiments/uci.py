@@ -9,7 +9,7 @@ anything.
 import json
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,16 @@ from ..infer.predict import by_chunks, outputs
 from ..model.network import Network
 from ..plots import Figure, new_figure
 from . import published
-from ._harness import Claim, Row, Work, markdown, plain, verdict, write_text
+from ._harness import (
+    Claim,
+    Row,
+    Work,
+    markdown,
+    plain,
+    settings_without,
+    verdict,
+    write_text,
+)
 
 HOURS = "about 45 minutes on 2 cores"
 LARGE = ("protein", "year")  # sets with 100 units in place of 50
@@ -105,10 +114,10 @@ def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
 
 def settings_of(config: Config, part: str) -> dict[str, Any]:
     """Those of one part: other sets and models may change without it."""
-    settings = asdict(config)
     name, model = part.split("/")
-    unused = {"sets", "models"} | ({"most_steps"} if model != "vmg" else set())
-    own = {key: settings[key] for key in settings if key not in unused}
+    own = settings_without(config, "sets", "models")
+    if model != "vmg":
+        del own["most_steps"]
     if model == "horseshoe" and name in LONG:
         own["epochs"] = EPOCHS
     return own | ({"quicker": QUICKER} if model == "vmg" else {})
