@@ -5,10 +5,12 @@ from .classifier import HorseshoeClassifier
 from .files import load
 from .many import fit_many
 from .regressor import HorseshoeRegressor
+from .tabular import TableModel
 
 __all__ = [
     "HorseshoeClassifier",
     "HorseshoeRegressor",
+    "TableModel",
     "TrainingWarning",
     "fit_many",
     "load",

@@ -1,0 +1,299 @@
+"""Tables in files: CSV and Parquet in, predictions out, a chunk of rows at a time.
+
+A table comes as a pandas frame whose row labels count on from chunk to chunk. Numbers
+of a CSV file stay text here: what a column holds is found from all of its rows, or
+known already, and never guessed from a chunk.
+"""
+
+import csv
+import gzip
+import os
+import re
+import uuid
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeAlias
+
+# A pandas frame. pandas is an extra: it is imported where a table is read.
+Frame: TypeAlias = Any
+
+CHUNK = 8_192
+BLOCK = 2**22  # bytes of a CSV file that are parsed at once; no row may be longer
+MISSING = "? NA N/A n/a <NA> #N/A #NA NaN nan -NaN -nan NULL null None".split()
+DELIMITERS = (",", ";", "\t")
+PARQUET = b"PAR1"
+GZIP = b"\x1f\x8b"
+
+
+class TableError(ValueError):
+    """A table that cannot be used, and why, in one line."""
+
+
+def read_table(path: str | Path) -> Frame:
+    """The whole table in a CSV (plain or gzipped) or Parquet file."""
+    pandas, _ = imported()
+    frame = pandas.concat(read_chunks(path))
+    if frame.empty:
+        raise TableError(f"{str(path)!r} has no rows, only names of columns.")
+    return frame
+
+
+def read_chunks(path: str | Path, rows: int = CHUNK) -> Iterator[Frame]:
+    """The table in pieces of `rows` rows, at least one piece; the last may be short."""
+    pandas, arrow = imported()
+    path = Path(path)
+    start = 0
+    try:
+        for table in _cut(_tables(path), rows):
+            frame = table.to_pandas(
+                types_mapper={arrow.bool_(): pandas.BooleanDtype()}.get
+            )
+            frame.index = pandas.RangeIndex(start, start + len(frame))
+            start += len(frame)
+            yield frame
+    except arrow.ArrowException as error:
+        raise TableError(f"{str(path)!r} cannot be read: {_line(error)}") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise TableError(f"{str(path)!r} is a damaged gzip file: {error}.") from error
+
+
+@contextmanager
+def writing(path: str | Path) -> Iterator[Any]:
+    """A function that adds frames to a new CSV or Parquet file, by its ending.
+
+    The file takes its name when all is written; if anything fails there is none.
+    """
+    path = Path(path)
+    if path.suffix not in WRITERS:
+        raise TableError(
+            f"The name of the output must end in {' or '.join(WRITERS)}, got "
+            f"{str(path)!r}."
+        )
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+    try:
+        with WRITERS[path.suffix](temporary) as add:
+            yield add
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writing_csv(path: Path) -> Iterator[Any]:
+    with path.open("x", encoding="utf-8", newline="") as file:
+        yield lambda frame: frame.to_csv(file, header=file.tell() == 0, index=False)
+
+
+@contextmanager
+def _writing_parquet(path: Path) -> Iterator[Any]:
+    _, arrow = imported()
+    from pyarrow import parquet
+
+    writers = []
+
+    def add(frame: Frame) -> None:
+        table = arrow.Table.from_pandas(frame, preserve_index=False)
+        if not writers:
+            writers.append(parquet.ParquetWriter(path, table.schema))
+        writers[0].write_table(table)
+
+    try:
+        yield add
+    finally:
+        for writer in writers:
+            writer.close()
+
+
+WRITERS = {".csv": _writing_csv, ".parquet": _writing_parquet}
+
+
+def imported() -> tuple[Any, Any]:
+    """The packages pandas and pyarrow."""
+    try:
+        import pandas
+        import pyarrow
+    except ImportError as error:
+        raise ImportError(
+            "Tables in files need pandas and pyarrow: pip install 'farrier[data]'."
+        ) from error
+    return pandas, pyarrow
+
+
+# -- reading -----------------------------------------------------------------------
+
+
+def _tables(path: Path) -> Iterator[Any]:
+    """Arrow tables, one after the other, with plain types only."""
+    if not path.is_file():
+        what = "is a folder, not a table" if path.is_dir() else "is not there"
+        raise TableError(f"{str(path)!r} {what}.")
+    with path.open("rb") as file:
+        first = file.read(4)
+    if not first:
+        raise TableError(f"{str(path)!r} is empty.")
+    if first == PARQUET or path.suffix == ".parquet":
+        return _parquet_tables(path)
+    return _csv_tables(path, is_gzip=first.startswith(GZIP))
+
+
+def _parquet_tables(path: Path) -> Iterator[Any]:
+    _, arrow = imported()
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(path)
+        schema = file.schema_arrow
+        _check_names(path, schema.names)
+        for name, kind in zip(schema.names, schema.types, strict=True):
+            types = arrow.types
+            if types.is_nested(kind) or types.is_binary(kind):
+                raise TableError(
+                    f"{str(path)!r}: column {name!r} holds values of type {kind}; "
+                    "numbers, texts, booleans and dates can be used."
+                )
+        yield schema.empty_table()
+        for batch in file.iter_batches():
+            yield arrow.Table.from_batches([batch])
+    except (arrow.ArrowException, OSError) as error:
+        raise TableError(
+            f"{str(path)!r} is not a whole Parquet file: {_line(error)}"
+        ) from error
+
+
+def _csv_tables(path: Path, *, is_gzip: bool) -> Iterator[Any]:
+    _, arrow = imported()
+    from pyarrow import csv as arrow_csv
+
+    compute: Any = import_module(
+        "pyarrow.compute"
+    )  # its functions are made at run time
+
+    names, delimiter, lines = _header(path, is_gzip=is_gzip)
+    text = arrow.string()
+    yield arrow.table([arrow.array([], text) for _ in names], names)
+    stream = arrow.CompressedInputStream if is_gzip else lambda file, _: file
+    try:
+        with path.open("rb") as file:
+            reader = arrow_csv.open_csv(
+                stream(file, "gzip"),
+                arrow_csv.ReadOptions(
+                    use_threads=False,
+                    block_size=BLOCK,
+                    skip_rows=lines,
+                    column_names=names,
+                ),
+                arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+                arrow_csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, text), check_utf8=True
+                ),
+            )
+            missing = arrow.array(["", *MISSING])
+            for batch in reader:
+                trimmed = [compute.utf8_trim_whitespace(c) for c in batch.columns]
+                known = [
+                    compute.if_else(
+                        compute.is_in(c, missing), arrow.scalar(None, text), c
+                    )
+                    for c in trimmed
+                ]
+                yield arrow.table(known, names)
+    except (arrow.ArrowException, OSError) as error:
+        if "Empty CSV file" in str(error):
+            return
+        where = _first_bad_row(path, delimiter, len(names), is_gzip=is_gzip)
+        raise TableError(f"{str(path)!r}: {where or _line(error)}") from error
+
+
+def _header(path: Path, *, is_gzip: bool) -> tuple[list[str], str, int]:
+    """Names of the columns, what stands between them, and the lines that they take."""
+    with _opened(path, is_gzip=is_gzip) as file:
+        try:
+            start = file.read(BLOCK)
+        except UnicodeDecodeError:
+            where = _first_undecoded(path, is_gzip=is_gzip)
+            raise TableError(f"{str(path)!r}: {where}") from None
+    if "\0" in start:
+        raise TableError(f"{str(path)!r} holds no text: give a CSV or Parquet file.")
+    lines = re.split(r"\r\n|\n|\r", start)
+    number = next((i for i, line in enumerate(lines) if line.strip()), None)
+    if number is None:
+        raise TableError(f"{str(path)!r} is empty.")
+    delimiter = max(DELIMITERS, key=lines[number].count)
+    try:
+        (names,) = csv.reader([lines[number]], delimiter=delimiter, strict=True)
+    except csv.Error as error:
+        raise TableError(
+            f"{str(path)!r}: the names in line {number + 1} cannot be read: {error}."
+        ) from error
+    names = [name.strip() for name in names]
+    _check_names(path, names)
+    return names, delimiter, number + 1
+
+
+def _check_names(path: Path, names: list[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if "" in names:
+        raise TableError(f"{str(path)!r}: column {names.index('') + 1} has no name.")
+    if twice:
+        raise TableError(f"{str(path)!r} has more than one column {twice[0]!r}.")
+    if not names:
+        raise TableError(f"{str(path)!r} has no columns.")
+
+
+def _first_bad_row(
+    path: Path, delimiter: str, columns: int, *, is_gzip: bool
+) -> str | None:
+    """Which line of a CSV file is at fault, where that can be told."""
+    if (where := _first_undecoded(path, is_gzip=is_gzip)) is not None:
+        return where
+    with _opened(path, is_gzip=is_gzip) as file:
+        reader = csv.reader(file, delimiter=delimiter, strict=True)
+        try:
+            for fields in reader:
+                if fields and len(fields) != columns:
+                    return (
+                        f"line {reader.line_num} has {len(fields)} values, but there "
+                        f"are {columns} columns."
+                    )
+        except csv.Error as error:
+            return f"line {reader.line_num} cannot be read: {error}."
+    return None
+
+
+def _first_undecoded(path: Path, *, is_gzip: bool) -> str | None:
+    """Which line of a CSV file is not UTF-8."""
+    with (gzip.open if is_gzip else open)(path, "rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError:
+                return (
+                    f"line {number} is not UTF-8. Save the file as UTF-8, for example "
+                    "with `iconv -f latin1 -t utf-8`."
+                )
+    return None
+
+
+def _opened(path: Path, *, is_gzip: bool) -> Any:
+    opener = gzip.open if is_gzip else open
+    return opener(path, "rt", encoding="utf-8-sig", newline="")
+
+
+def _cut(tables: Iterable[Any], rows: int) -> Iterator[Any]:
+    """The same rows in pieces of equal size."""
+    _, arrow = imported()
+    rest = None
+    for table in tables:
+        rest = table if rest is None else arrow.concat_tables([rest, table])
+        while len(rest) > rows:
+            yield rest.slice(0, rows)
+            rest = rest.slice(rows)
+    yield rest
+
+
+def _line(error: Exception) -> str:
+    """The first line of a message, as a sentence."""
+    return str(error).strip().split("\n")[0][:200].rstrip(".") + "."
