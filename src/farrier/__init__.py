@@ -14,6 +14,12 @@ if TYPE_CHECKING:
         NodeHalfCauchy,
         ScaleMixture,
     )
+    from .displays import (
+        BandDisplay,
+        CalibrationDisplay,
+        HistoryDisplay,
+        NodesDisplay,
+    )
     from .estimators import (
         HorseshoeClassifier,
         HorseshoeRegressor,
@@ -25,15 +31,19 @@ if TYPE_CHECKING:
 
 __version__ = version("farrier")
 __all__ = [
+    "BandDisplay",
+    "CalibrationDisplay",
     "Factorised",
     "Gaussian",
     "GaussianNoise",
+    "HistoryDisplay",
     "Horseshoe",
     "HorseshoeClassifier",
     "HorseshoeRegressor",
     "Matrix",
     "NodeExponential",
     "NodeHalfCauchy",
+    "NodesDisplay",
     "ScaleMixture",
     "TrainingWarning",
     "datasets",
@@ -43,6 +53,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "BandDisplay": ".displays",
+    "CalibrationDisplay": ".displays",
+    "HistoryDisplay": ".displays",
+    "NodesDisplay": ".displays",
     "Factorised": ".core.posteriors",
     "Matrix": ".core.posteriors",
     "Gaussian": ".core.priors",

@@ -143,6 +143,17 @@ def test_quantiles_of_one_normal_are_known(getkey):
         )
 
 
+def test_place_of_a_target_in_its_law(getkey):
+    """The mean of normal distribution functions, and the inverse of quantiles (P2)."""
+    mix = mixture_by_hand(getkey(), draws=7)
+    loc, sd = parts_of(mix)
+    y = jnp.asarray(loc.mean(0) + 0.3)
+    expected = stats.norm(loc, sd).cdf(np.asarray(y)).mean(0)
+    np.testing.assert_allclose(mix.cdf(y), expected, rtol=1e-9)
+    there = mix.quantile(jnp.asarray(0.8))
+    np.testing.assert_allclose(mix.cdf(there), 0.8, rtol=1e-9)
+
+
 # --- its draws --------------------------------------------------------------------
 
 

@@ -272,7 +272,7 @@ class NetworkEstimator(BaseEstimator):
         self.network_ = run.state.result
         self.history_ = run.history
         self.n_iter_ = math.ceil(int(run.state.step) / batches)
-        for outdated in ("_compaction", "compaction_", "_node_report"):
+        for outdated in ("_compaction", "compaction_", "_node_report", "_input_report"):
             self.__dict__.pop(outdated, None)
         self._warn_of_run()
 

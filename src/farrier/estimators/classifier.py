@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, Self
 
+import jax.numpy as jnp
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils import column_or_1d
@@ -12,11 +13,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..infer import predict
 from ..model.likelihoods import Categorical, CategoricalLikelihood
-from .base import Callback, NetworkEstimator
+from .base import Callback
 from .checks import Unchecked, all_or_nothing, checked_weight, numbers_only
+from .views import Curves, ViewedEstimator
 
 
-class HorseshoeClassifier(ClassifierMixin, NetworkEstimator):
+class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
     """Classification by a Bayesian network that chooses its own width.
 
     See `HorseshoeRegressor` for the parameters and attributes that they share.
@@ -189,7 +191,10 @@ class HorseshoeClassifier(ClassifierMixin, NetworkEstimator):
 
     def predict_proba(self, X: Unchecked) -> np.ndarray:
         """Probability of each class, in the order of `classes_`."""
-        rows = self._checked_rows(X)
+        return self._probabilities(self._checked_rows(X))
+
+    def _probabilities(self, rows: np.ndarray) -> np.ndarray:
+        """The same for rows that are in standard units already."""
         p = predict.by_chunks(
             predict.probabilities,
             self.network_,
@@ -202,8 +207,7 @@ class HorseshoeClassifier(ClassifierMixin, NetworkEstimator):
 
     def predict_log_proba(self, X: Unchecked) -> np.ndarray:
         """Logarithm of the probability of each class."""
-        p = self.predict_proba(X)
-        return np.log(np.maximum(p, np.finfo(float).tiny))
+        return _log(self.predict_proba(X))
 
     def predict(self, X: Unchecked) -> np.ndarray:
         """The most probable class."""
@@ -214,7 +218,32 @@ class HorseshoeClassifier(ClassifierMixin, NetworkEstimator):
         """Log probability of the label of each row, in nats."""
         check_is_fitted(self)
         X, y = self._checked_xy(X, y, reset=False)
-        return self.predict_log_proba(X)[np.arange(len(X)), self._codes(y)]
+        p = self._probabilities(self._x_standard(X))
+        return _log(p[np.arange(len(X)), self._codes(y)])
+
+    def _curves(self, rows: np.ndarray, levels: list[float]) -> Curves:
+        mean = self._probabilities(rows)
+        tails = [0.5 + sign * level / 2 for level in levels for sign in (-1, 1)]
+        ends = predict.by_chunks(
+            predict.probability_quantiles,
+            self.network_,
+            (rows,),
+            self.n_draws,
+            jnp.asarray(tails, float),
+            key=self._key("predict"),
+        )
+        # Of two classes, one says it all.
+        shown = [1] if len(self.classes_) == 2 else range(len(self.classes_))
+        return {
+            str(self.classes_[c]): (
+                mean[:, c],
+                [
+                    (ends[:, c, 2 * i], ends[:, c, 2 * i + 1])
+                    for i in range(len(levels))
+                ],
+            )
+            for c in shown
+        }
 
     def _to_file(self) -> tuple[dict, dict[str, np.ndarray]]:
         header, arrays = super()._to_file()
@@ -225,3 +254,8 @@ class HorseshoeClassifier(ClassifierMixin, NetworkEstimator):
         del arrays
         labels = header["classes"]
         self.classes_ = np.asarray(labels["values"], labels["dtype"])
+
+
+def _log(p: np.ndarray) -> np.ndarray:
+    """ln p, finite where p has rounded to 0."""
+    return np.log(np.maximum(p, np.finfo(float).tiny))

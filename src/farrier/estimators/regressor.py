@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..infer import predict
 from ..model.likelihoods import GaussianLikelihood, GaussianNoise
 from ..prepare import Standardiser
-from .base import Callback, NetworkEstimator
+from .base import Callback
 from .checks import (
     Unchecked,
     all_or_nothing,
@@ -23,9 +23,10 @@ from .checks import (
     checked_weight,
     numbers_only,
 )
+from .views import Curves, ViewedEstimator
 
 
-class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
+class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
     """Regression by a Bayesian network that chooses its own width.
 
     Inputs and targets are standardised inside; all that comes out is in the units of
@@ -211,7 +212,12 @@ class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
         self, summary: Callable, X: Unchecked, *more: Any, draws: int = 0
     ) -> Any:
         """A summary of the predictive mixture for the rows of X, in standard units."""
-        rows = self._checked_rows(X)
+        return self._summary_of(summary, self._checked_rows(X), *more, draws=draws)
+
+    def _summary_of(
+        self, summary: Callable, rows: np.ndarray, *more: Any, draws: int = 0
+    ) -> Any:
+        """The same for rows that are in standard units already."""
         arrays = [value for value in more if isinstance(value, np.ndarray)]
         args = [value for value in more if not isinstance(value, np.ndarray)]
         key = self._key("predict")
@@ -248,11 +254,28 @@ class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
         self, X: Unchecked, level: float = 0.9
     ) -> tuple[np.ndarray, np.ndarray]:
         """Ends of the central interval that holds `y` with probability `level`."""
-        tail = 0.5 - checked_level(level) / 2
-        levels = jnp.asarray([tail, 1 - tail], float)
-        ends = np.asarray(self._summary(predict.quantiles, X, levels), float)
-        low, high = (self._y_standard.undo(ends[..., i]) for i in range(2))
+        low, high = self._ends(self._checked_rows(X), checked_level(level))
         return self._shaped(low), self._shaped(high)
+
+    def _ends(self, rows: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of the central interval of each target."""
+        tail = 0.5 - level / 2
+        levels = jnp.asarray([tail, 1 - tail], float)
+        ends = np.asarray(self._summary_of(predict.quantiles, rows, levels), float)
+        low, high = (self._y_standard.undo(ends[..., i]) for i in range(2))
+        return low, high
+
+    def _curves(self, rows: np.ndarray, levels: list[float]) -> Curves:
+        mean, _, _ = self._summary_of(predict.moments, rows)
+        mean = self._y_standard.undo(np.asarray(mean, float))
+        ends = [self._ends(rows, level) for level in levels]
+        return {
+            f"target {column}": (
+                mean[:, column],
+                [(low[:, column], high[:, column]) for low, high in ends],
+            )
+            for column in range(mean.shape[1])
+        }
 
     def predict_variance(self, X: Unchecked) -> tuple[np.ndarray, np.ndarray]:
         """Variance from the noise, and variance from not knowing the weights."""
@@ -266,9 +289,20 @@ class HorseshoeRegressor(RegressorMixin, NetworkEstimator):
         """Log density of each row, in nats, in the units of `y`."""
         check_is_fitted(self)
         X, y = self._checked_xy(X, y, reset=False)
-        y = self._y_standard(y)
-        density = self._summary(predict.log_densities, X, y)
+        rows, y = self._x_standard(X), self._y_standard(y)
+        density = self._summary_of(predict.log_densities, rows, y)
         return np.asarray(density, float) - np.log(self._y_standard.scale).sum()
+
+    def pit(self, X: Unchecked, y: Unchecked) -> np.ndarray:
+        """Where each `y` lies in its predictive law, from 0 to 1 (P2).
+
+        Uniform over the rows when the predictions are calibrated.
+        """
+        check_is_fitted(self)
+        X, y = self._checked_xy(X, y, reset=False)
+        rows = self._x_standard(X)
+        place = self._summary_of(predict.cdfs, rows, self._y_standard(y))
+        return self._shaped(np.asarray(place, float))
 
     def sample_y(
         self, X: Unchecked, n_samples: int = 1, random_state: Any = 0

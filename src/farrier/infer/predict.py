@@ -64,6 +64,10 @@ class Mixture(eqx.Module):
         each = norm.logpdf(y[None], self.loc, self.sd).sum(-1)
         return logsumexp(each, axis=0) - math.log(len(each))
 
+    def cdf(self, y: Float[Array, "rows targets"]) -> Float[Array, "rows targets"]:
+        """Probability that each target is at most `y` (P2)."""
+        return norm.cdf(y[None], self.loc, self.sd).mean(0)
+
     def quantile(self, level: Float[Array, ""]) -> Float[Array, "rows targets"]:
         """Quantile of each target, by bisection of the mixture's distribution."""
         sd = self.sd
@@ -143,6 +147,19 @@ def probabilities(
     return jax.nn.softmax(outputs(network, x, draws, key=key)).mean(0)
 
 
+def probability_quantiles(
+    network: Network,
+    x: Float[Array, "rows d_in"],
+    draws: int,
+    levels: Float[Array, " levels"],
+    *,
+    key: PRNGKeyArray,
+) -> Float[Array, "rows classes levels"]:
+    """Quantiles, over the draws, of each class's probability."""
+    each = jax.nn.softmax(outputs(network, x, draws, key=key))
+    return jnp.moveaxis(jnp.quantile(each, levels, axis=0), 0, -1)
+
+
 def moments(
     network: Network,
     x: Float[Array, "rows d_in"],
@@ -165,6 +182,18 @@ def log_densities(
 ) -> Float[Array, " rows"]:
     """Log density of each row's targets."""
     return mixture(network, x, noise_sd, key=key).log_density(y)
+
+
+def cdfs(
+    network: Network,
+    x: Float[Array, "rows d_in"],
+    y: Float[Array, "rows targets"],
+    noise_sd: Float[Array, "draws targets"],
+    *,
+    key: PRNGKeyArray,
+) -> Float[Array, "rows targets"]:
+    """Where the targets of each row lie in their predictive laws (P2)."""
+    return mixture(network, x, noise_sd, key=key).cdf(y)
 
 
 def quantiles(
