@@ -186,6 +186,9 @@ def test_every_peer_has_an_entry_whatever_the_others_do(tmp_path, monkeypatch):
     for module in (bench, peers):
         monkeypatch.setattr(module, "SHAPES", {"2-4-1": (2, (4,), 1, 40, 40, 3)})
     monkeypatch.setattr(peers, "our_seconds", lambda *_: lambda: [0.05, 0.1, 0.4])
+    monkeypatch.setattr(peers, "TRAINING_PEER", "good")
+    trainings = {"all": ("2-4-1", lambda data: (5.0, 100))}
+    monkeypatch.setattr(peers, "TRAININGS", trainings)
 
     def environment(peer, home):
         assert home == tmp_path / "homes" / peer.name
@@ -224,10 +227,15 @@ def test_every_peer_has_an_entry_whatever_the_others_do(tmp_path, monkeypatch):
     assert good["ours_ms"] == pytest.approx(100)
     assert good["ratio"] == pytest.approx(2)
     assert good["note"] == "fine"
+    whole = found["trainings"]["all"]
+    assert whole["peer_s"] == pytest.approx(100 * 0.2)
+    assert whole["ours_s"] == 5.0
+    assert whole["ratio"] == pytest.approx(4)
+    assert "| good, 2-4-1, all | 20 | 5 | 4 | fine |" in peers.page(found)
     assert found["fits"]["fit"]["log_density"] == -1.5
     assert found["fits"]["farrier"]["note"] == "ours"
     assert "sorry" in found["fits"]["bad"]["error"]
-    assert [done for done, _ in told] == [0, 1, 2, 3, 4, 5, 6]
+    assert [done for done, _ in told] == [0, 1, 2, 3, 4, 5, 6, 7]
     assert written[3]["steps"] == found["steps"]
     assert written[-1] == found
 

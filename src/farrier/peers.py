@@ -3,7 +3,8 @@
 A peer is a folder with `requirements.txt`, which pip installs with all that it asks
 for, perhaps `requirements-nodeps.txt`, which pip installs alone, and `peer.py`, which
 answers with one line of JSON. Our own steps run before and after each peer, and a
-figure is a median. What goes wrong with a peer becomes its entry in the table.
+figure is a median. A whole training of a peer is taken to be its steps. What goes wrong
+with a peer becomes its entry in the table.
 """
 
 import hashlib
@@ -16,18 +17,30 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from .bench import REPEATS, SHAPES, machine, our_steps, random_table
+from .bench import (
+    FITS,
+    REPEATS,
+    SHAPES,
+    machine,
+    many_fits,
+    our_steps,
+    random_table,
+    train_digits,
+)
+from .infer.shrink import shrunk
 from .infer.train import Data
 
 CHECKOUT = Path(__file__).parents[2]
 STEP_PEERS = ("uq360", "bayesian_torch", "torchbnn", "blitz", "numpyro_svi")
 STEP_SHAPES = ("8-50-1", "784-400-400-10")
+TRAINING_PEER = "uq360"
 FIT_PEERS = ("bde", "ngboost", "sklearn_gp")
 FIT_DATA, FIT_SPLIT = "concrete", 0
 # Seconds that one process may take.
@@ -36,7 +49,11 @@ ERROR_LINES = 5  # of what a process said last
 # What an answer must hold.
 STEP_KEYS = {"step_s", "note", "versions"}
 FIT_KEYS = {"seconds", "rmse", "log_density", "crps", "note", "versions"}
-TASKS = len(STEP_PEERS) * len(STEP_SHAPES) + 1 + len(FIT_PEERS)
+TRAININGS = {  # name: shape, and what trains ours: seconds, and steps in all
+    "20 fits at once": ("8-50-1", lambda data: many_steps()),
+    "60 epochs of MNIST": ("784-400-400-10", lambda data: digit_steps(data)),
+}
+TASKS = len(STEP_PEERS) * len(STEP_SHAPES) + len(TRAININGS) + 1 + len(FIT_PEERS)
 
 
 class PeerError(Exception):
@@ -65,8 +82,9 @@ def run_peers(
         Folder of the data sets, with `uci` in it.
     """
     steps: dict[str, Any] = {name: {} for name in STEP_PEERS}
+    trainings: dict[str, Any] = {}
     fits: dict[str, Any] = {}
-    found = {"steps": steps, "fits": fits}
+    found = {"steps": steps, "trainings": trainings, "fits": fits}
     done = 0
 
     def begin(text: str) -> None:
@@ -85,6 +103,14 @@ def run_peers(
                 peer = scripts / name, environments / name
                 steps[name][shape] = step_figures(*peer, shape, table, ours)
                 write(folder, found)
+        for title, (shape, train) in TRAININGS.items():
+            begin(f"{TRAINING_PEER} {title}")
+            peer = scripts / TRAINING_PEER, environments / TRAINING_PEER
+            x, y = random_table(shape)
+            np.savez(table, x=x, y=y)
+            ours = partial(train, data)
+            trainings[title] = training_figures(*peer, shape, table, ours)
+            write(folder, found)
         split = Path(scratch, "split.npz")
         for name in ("farrier", *FIT_PEERS):
             begin(f"{name} {FIT_DATA}")
@@ -99,14 +125,11 @@ def step_figures(
     peer: Path, home: Path, shape: str, table: Path, ours: Callable[[], list[float]]
 ) -> dict[str, Any]:
     """Milliseconds of a step of a peer and of ours, and theirs / ours."""
-    *_, batch, steps = SHAPES[shape]
-    arguments = [str(table), shape, str(batch), str(steps), str(REPEATS)]
     load = os.getloadavg()[0]
     try:
         python = environment(peer, home)
         before = ours()
-        script = peer / "peer.py"
-        answer = answer_of(python, script, arguments, STEPS_SECONDS, STEP_KEYS)
+        answer = steps_of(python, peer, shape, table)
     except PeerError as error:
         return {"error": str(error)}
     theirs_s = statistics.median(answer.pop("step_s"))
@@ -117,6 +140,50 @@ def step_figures(
         "ratio": theirs_s / ours_s,
     }
     return figures | answer | {"load": load}
+
+
+def training_figures(
+    peer: Path,
+    home: Path,
+    shape: str,
+    table: Path,
+    ours: Callable[[], tuple[float, int]],
+) -> dict[str, Any]:
+    """Seconds of a whole training: a peer's step x their number, ours, theirs / ours.
+
+    The peer's steps are timed before and after our training.
+    """
+    load = os.getloadavg()[0]
+    try:
+        python = environment(peer, home)
+        answer = steps_of(python, peer, shape, table)
+        seconds, steps = ours()
+        after = steps_of(python, peer, shape, table)
+    except (PeerError, OSError) as error:
+        return {"error": str(error)}
+    theirs = steps * statistics.median([*answer.pop("step_s"), *after["step_s"]])
+    figures = {"peer_s": theirs, "ours_s": seconds, "ratio": theirs / seconds}
+    return figures | answer | {"steps": steps, "load": load}
+
+
+def steps_of(python: Path, peer: Path, shape: str, table: Path) -> dict[str, Any]:
+    """What a peer answers when asked for the seconds of its steps."""
+    *_, batch, steps = SHAPES[shape]
+    arguments = [str(table), shape, str(batch), str(steps), str(REPEATS)]
+    script = peer / "peer.py"
+    return answer_of(python, script, arguments, STEPS_SECONDS, STEP_KEYS)
+
+
+def many_steps() -> tuple[float, int]:
+    """Seconds and steps of 20 fits of 8-50-1 as one piece of work."""
+    found = many_fits()
+    return found[f"{FITS}_fits_s"], int(found["steps"])
+
+
+def digit_steps(data: Path) -> tuple[float, int]:
+    """Seconds and steps of MNIST with 400-400 units, nodes leaving on the way."""
+    found = train_digits(data, SHAPES["784-400-400-10"][1], shrunk)
+    return found["s"], int(found["steps"])
 
 
 def fit_figures(peer: Path, home: Path, split: Path, data: Path) -> dict[str, Any]:
@@ -246,7 +313,7 @@ def write(folder: Path, found: dict[str, Any]) -> None:
 
 
 def page(found: dict[str, Any]) -> str:
-    """All figures as two tables in Markdown."""
+    """All figures as three tables in Markdown."""
 
     def row(*cells: str) -> str:
         return "| " + " | ".join(cells) + " |"
@@ -264,6 +331,15 @@ def page(found: dict[str, Any]) -> str:
         for shape, entry in shapes.items():
             cells = values(entry, "peer_ms", "ours_ms", "ratio")
             lines.append(row(name, shape, *cells))
+    lines += [
+        "",
+        row("training", "peer, s", "ours, s", "peer / ours", "note"),
+        row("---", "---:", "---:", "---:", "---"),
+    ]
+    for title, entry in found["trainings"].items():
+        shape, _ = TRAININGS[title]
+        cells = values(entry, "peer_s", "ours_s", "ratio")
+        lines.append(row(f"{TRAINING_PEER}, {shape}, {title}", *cells))
     lines += [
         "",
         row(f"fit to {FIT_DATA}", "s", "RMSE", "log density", "CRPS", "note"),
