@@ -33,14 +33,27 @@ RANKS = {
     "presets": 5,
     "plots": 5,
     "export": 5,
+    "report": 6,
     "demo": 6,
     "bench": 6,
     "peers": 7,
     "experiments": 7,
-    "cli": 8,
-    "__main__": 9,
-    "farrier": 10,
+    "commands": 8,
+    "cli": 9,
+    "__main__": 10,
+    "farrier": 11,
 }
+COMMANDS = (
+    "_shared",
+    "fit",
+    "predict",
+    "inspect",
+    "compact",
+    "export",
+    "demo",
+    "bench",
+    "reproduce",
+)
 # Within a folder, a file may import those before it.
 ORDER = {
     "core": (
@@ -64,6 +77,8 @@ ORDER = {
         "shrink",
     ),
     "tables": ("files", "columns", "table"),
+    "report": ("figures", "content", "page"),
+    "commands": COMMANDS,
     "estimators": (
         "checks",
         "base",
@@ -101,8 +116,9 @@ DOORS = {
         "estimators/classifier.py",
     },
     "rich": {"console.py"},
-    "typer": {"cli.py"},
-    "matplotlib": {"plots.py", "displays.py"},
+    "typer": {"cli.py", *(f"commands/{name}.py" for name in COMMANDS)},
+    "matplotlib": {"plots.py", "displays.py", "report/figures.py"},
+    "jinja2": {"report/page.py"},
     "pooch": {"datasets.py"},
     "onnx": {"export/graph.py"},
     "skl2onnx": {"export/pipelines.py"},
@@ -112,7 +128,7 @@ DOORS = {
 MAY_PRINT = {"cli.py", "console.py", "demo.py"}
 NEVER_IMPORTED = {"__future__", "pickle", "cloudpickle", "dill"}
 # Programs of their own, whose tables say what was warned of.
-MAY_FILTER = {"_harness.py", "bench.py", "demo.py"}
+MAY_FILTER = {"_harness.py", "_shared.py", "bench.py", "demo.py"}
 NEVER_CALLED = {
     "config.update",
     "jax.config.update",
