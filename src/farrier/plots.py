@@ -27,6 +27,12 @@ def new_figure(rows: int, columns: int, *, height: float) -> tuple[Figure, np.nd
     return figure, axes
 
 
+def legend_below(figure: Figure, ax: Axes) -> None:
+    """The legend of one panel, for all of them, under the figure."""
+    handles, labels = ax.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8)
+
+
 def band(
     ax: Axes,
     x: np.ndarray,

@@ -20,7 +20,7 @@ from .. import datasets
 from ..core.priors import Horseshoe
 from ..estimators import HorseshoeRegressor, fit_many
 from ..model.likelihoods import GaussianNoise
-from ..plots import COLOURS, LABELS, Figure, new_figure
+from ..plots import COLOURS, LABELS, Figure, legend_below, new_figure
 from . import structure
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
 
@@ -162,8 +162,7 @@ def render(rows: list[Row]) -> dict[str, Figure]:
         ax.set_yscale("log")
         ax.set_xlabel("unit, largest norm first")
         ax.set_ylabel(name)
-    handles, titles = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, titles, loc="outside lower center", ncols=4, fontsize=8)
+    legend_below(figure, axes[0, 0])
     figure.suptitle(
         f"2-2-1 labels, {ranks[-1]} units: median and range over data sets", fontsize=10
     )

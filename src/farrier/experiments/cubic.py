@@ -18,7 +18,7 @@ import numpy as np
 from .. import datasets, presets
 from ..core.priors import Gaussian, Horseshoe
 from ..estimators import HorseshoeRegressor
-from ..plots import COLOURS, LABELS, Figure, cubic_figure, new_figure
+from ..plots import COLOURS, LABELS, Figure, cubic_figure, legend_below, new_figure
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
 from ._models import fit_each
 
@@ -214,8 +214,7 @@ def likelihood_figure(rows: list[Row], protocols: list[str]) -> Figure:
         ax.set_title(title(protocol, here), fontsize=10)
         ax.sharey(axes[0, 0])
     axes[0, 0].set_ylabel("test log-likelihood (nats a point)")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8)
+    legend_below(figure, axes[0, 0])
     return figure
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import datasets
 from ..estimators import HorseshoeClassifier, fit_many
-from ..plots import Figure, new_figure
+from ..plots import Figure, legend_below, new_figure
 from ._harness import Claim, Row, Work, markdown, settings_without, verdict
 from ._models import (
     MODELS,
@@ -184,7 +184,7 @@ def render(rows: list[Row]) -> dict[str, Figure]:
             ax.set_title(heading, fontsize=10)
             ax.set_xlabel("unit, largest first")
             ax.set_ylabel("norm of E[weights into unit]")
-        line[1].legend(fontsize=8)
+    legend_below(figure, axes[0, 1])
     return {"norms": figure}
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import datasets
 from ..estimators import HorseshoeClassifier
-from ..plots import Figure, new_figure
+from ..plots import Figure, legend_below, new_figure
 from ._harness import (
     Claim,
     Row,
@@ -210,7 +210,7 @@ def norms_figure(rows: list[Row]) -> Figure:
         ax.set_title(f"layer {layer + 1} of {title(rows[0])}", fontsize=10)
         ax.set_xlabel("unit, largest first")
         ax.set_ylabel("norm of E[weights into unit]")
-    axes[0, 1].legend(fontsize=8)
+    legend_below(figure, axes[0, 1])
     return figure
 
 
@@ -223,7 +223,7 @@ def smallest_figure(rows: list[Row]) -> Figure:
             density = row["smallest"][layer][0]["density"]
             draw_density(ax, density, label=title(row), **style)
         ax.set_title(f"HS-BNN, layer {layer + 1}: unit of smallest norm", fontsize=10)
-    axes[0, 1].legend(fontsize=8)
+    legend_below(figure, axes[0, 1])
     return figure
 
 
@@ -240,7 +240,7 @@ def five_figure(rows: list[Row]) -> Figure:
                 )
         heading = f"layer {layer + 1} of {title(rows[0])}: five smallest units"
         ax.set_title(heading, fontsize=10)
-    axes[0, 1].legend(fontsize=8)
+    legend_below(figure, axes[0, 1])
     return figure
 
 

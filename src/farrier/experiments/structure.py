@@ -19,7 +19,7 @@ from .. import datasets
 from ..core.weights import FactorisedWeights
 from ..demo import weights_on
 from ..estimators import HorseshoeClassifier
-from ..plots import COLOURS, LABELS, Figure, new_figure
+from ..plots import COLOURS, LABELS, Figure, legend_below, new_figure
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
 from ._models import classified, fit_each
 
@@ -198,8 +198,7 @@ def nodes_figure(rows: list[Row]) -> Figure:
         ax.set_title(name, fontsize=10)
         ax.minorticks_off()
     axes[0, 0].set_ylabel("nodes (mean and range over data sets)")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8)
+    legend_below(figure, axes[0, 0])
     return figure
 
 

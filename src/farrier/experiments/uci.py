@@ -23,7 +23,7 @@ from .. import datasets, presets
 from ..estimators import HorseshoeRegressor, fit_many
 from ..infer.predict import by_chunks, outputs
 from ..model.network import Network
-from ..plots import Figure, new_figure
+from ..plots import Figure, legend_below, new_figure
 from . import published
 from ._harness import (
     Claim,
@@ -185,7 +185,6 @@ def scores(
         "log_density": float(model.log_density(X, y).mean()),
         "nodes_on": model.widths_[0],
         "width": model.network_.widths[0],
-        "seconds": model.history_.seconds,
         "epochs": model.n_iter_,
     }
 
@@ -291,7 +290,7 @@ def model_table(sets: dict[str, list[Row]], model: str) -> str:
     columns = ["set", "published RMSE", "our RMSE ± SD", "SE", "difference", within]
     columns += ["RMSE of single draws"]
     columns += ["published log density", "our log density ± SD", "SE", "difference"]
-    columns += [within, "nodes on", "splits", "epochs", "seconds"]
+    columns += [within, "nodes on", "splits", "epochs"]
     lines = []
     for name, rows in sets.items():
         line: list[Any] = [name]
@@ -303,7 +302,7 @@ def model_table(sets: dict[str, list[Row]], model: str) -> str:
             if number == 0:
                 line += [f"{mean(rows, 'rmse_of_draws'):.3g}"]
         line += [f"{mean(rows, 'nodes_on'):.1f} of {rows[0]['width']}", len(rows)]
-        line += [f"{mean(rows, 'epochs'):.0f}", f"{mean(rows, 'seconds'):.0f}"]
+        line += [f"{mean(rows, 'epochs'):.0f}"]
         lines.append(line)
     return markdown(columns, lines)
 
@@ -335,7 +334,13 @@ def render(rows: list[Row]) -> dict[str, Figure]:
                 scale = summary.printed if number == 0 else 1.0
                 if scale == 0:  # there is no ratio to show
                     if model == models[0]:
-                        ax.text(1, names.index(name), "  printed as 0.00", va="center")
+                        ax.text(
+                            0.98,
+                            names.index(name),
+                            "printed as 0.00",
+                            ha="right",
+                            va="center",
+                        )
                     continue
                 centre = summary.mean / scale if number == 0 else summary.difference
                 error = 2 * np.nan_to_num(summary.se) / scale
@@ -360,8 +365,7 @@ def render(rows: list[Row]) -> dict[str, Figure]:
         ax.set_xlabel(what)
     axes[0, 0].set_title("less is better; bars: ± 2 standard errors", fontsize=10)
     axes[0, 1].set_title("more is better", fontsize=10)
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8)
+    legend_below(figure, axes[0, 0])
     return {"uci": figure}
 
 
