@@ -1,0 +1,174 @@
+"""The predictive as plain arrays, from which it can be worked out without JAX.
+
+`Draws` fixes the very draws of `infer/predict.py` (P1): for each of S draws an ordinary
+network, whose last layer gives a mean and, for regression, a variance:
+
+    loc = a K_s + b_s,   variance = a^2 V_s + c_s,   c_s with 1 / gamma_s in it
+
+`Moments` draws nothing. It carries the mean and the variance of each activation from
+layer to layer, as if activations were independent and pre-activations normal:
+
+    E u   = E[s] M,   M = mu . [E a, 1]
+    Var u = E[s^2] V + Var[s] M^2,
+            V = (sigma^2) . [E a^2, 1] + (mu^2) . [Var a, 0]                        (E1)
+
+What to do with the arrays is in `portable.py`, and once more in `export/network.py`.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..core.weights import FactorisedWeights
+from ..model.layers import Layer
+from ..model.likelihoods import GaussianLikelihood
+from ..model.network import Network
+from .predict import noise_sds
+
+Frozen: TypeAlias = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draws:
+    """A fixed set of posterior draws: the numbers of farrier's own predictions.
+
+    Parameters
+    ----------
+    count
+        How many, or None: as many as the estimator predicts with (`n_draws`). With
+        fewer, files are smaller and predictions those of an estimator of so few draws.
+    """
+
+    name: ClassVar[str] = "draws"
+    count: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.count is not None and self.count < 2:
+            raise ValueError(f"`count` must be at least 2, got {self.count}.")
+
+    def freeze(self, network: Network, draws: int, *, key: PRNGKeyArray) -> Frozen:
+        """Arrays by name; `draws` are those of the estimator."""
+        count = self.count or draws
+        if isinstance(network.likelihood, GaussianLikelihood):
+            noise_sd = noise_sds(network, count, key=key)
+            return _numpy(_regression(network, noise_sd, key=key))
+        return _numpy(_classification(network, count, key=key))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moments:
+    """Means and variances carried from layer to layer (E1): small, and without noise.
+
+    An approximation: `docs/how-to/prune-and-export.md` says how far off it is.
+    """
+
+    name: ClassVar[str] = "moments"
+
+    def freeze(self, network: Network, draws: int, *, key: PRNGKeyArray) -> Frozen:
+        """Arrays by name; there is nothing to draw."""
+        del draws, key
+        frozen = {}
+        for index, layer in enumerate(network.layers):
+            frozen |= _moment_arrays(layer, f"hidden.{index}")
+        frozen |= _moment_arrays(network.output, "output")
+        if isinstance(network.likelihood, GaussianLikelihood):
+            gamma = network.likelihood.gamma
+            # E[1 / gamma] of a Gamma law, which q(gamma) has for any number of rows.
+            frozen["noise"] = jnp.exp(gamma.log_rate) / (gamma.shape - 1)
+        return _numpy(frozen)
+
+
+def _numpy(arrays: dict[str, Array]) -> Frozen:
+    return {name: np.asarray(value, np.float32) for name, value in arrays.items()}
+
+
+@eqx.filter_jit
+def _regression(
+    network: Network, noise_sd: Float[Array, "draws targets"], *, key: PRNGKeyArray
+) -> dict[str, Array]:
+    """The arrays of `predict.mixture`."""
+    last = _factorised(network.output)
+
+    def one(key_draw: PRNGKeyArray) -> tuple[dict[str, Array], Array]:
+        key_hidden, key_output = jr.split(key_draw)
+        nothing = jnp.zeros((last.fan_in - 1, 1))
+        f = network.output.conditional(nothing, jnp.zeros(1, int), key=key_output)
+        return _hidden(network, key_hidden), f.factor[:, 0]
+
+    arrays, factor = lax.map(one, jr.split(key, len(noise_sd)))
+    factor = jnp.broadcast_to(factor, noise_sd.shape)[:, None]
+    variance = factor[:, 0] ** 2 * last.bias.variance[None] + noise_sd**2
+    return arrays | {
+        "output.kernel": factor * last.kernel.loc.T[None],
+        "output.bias": factor[:, 0] * last.bias.loc[None],
+        "output.kernel_variance": factor**2 * last.kernel.variance.T[None],
+        "output.bias_variance": variance,
+    }
+
+
+@eqx.filter_jit
+def _classification(
+    network: Network, draws: int, *, key: PRNGKeyArray
+) -> dict[str, Array]:
+    """The arrays of `predict.probabilities`."""
+
+    def one(key_draw: PRNGKeyArray) -> dict[str, Array]:
+        sampled = network.sample(key=key_draw)
+        output = {
+            "output.kernel": sampled.kernels[-1],
+            "output.bias": sampled.biases[-1],
+        }
+        return _hidden(network, key_draw) | output
+
+    return lax.map(one, jr.split(key, draws))
+
+
+def _hidden(network: Network, key: PRNGKeyArray) -> dict[str, Array]:
+    """Weights of the hidden layers of one draw."""
+    sampled = network.sample(key=key)
+    arrays = {}
+    for index in range(len(network.layers)):
+        arrays[f"hidden.{index}.kernel"] = sampled.kernels[index]
+        arrays[f"hidden.{index}.bias"] = sampled.biases[index]
+    return arrays
+
+
+def _moment_arrays(layer: Layer, name: str) -> dict[str, Array]:
+    """What (E1) needs of one layer, scales multiplied in."""
+    weights = _factorised(layer)
+    first, second = (_scale_moment(layer, power) for power in (1, 2))
+    kernel, bias = weights.kernel, weights.bias
+    return {
+        f"{name}.kernel": (first[:, None] * kernel.loc).T,
+        f"{name}.bias": first * bias.loc,
+        f"{name}.kernel_variance": (second[:, None] * kernel.variance).T,
+        f"{name}.bias_variance": second * bias.variance,
+        f"{name}.kernel_square": (second[:, None] * kernel.loc**2).T,
+        # Var[s] / E[s]^2: what is left of (M3) for a log-normal scale.
+        f"{name}.scale_spread": second / first**2 - 1,
+    }
+
+
+def _scale_moment(layer: Layer, power: int) -> Float[Array, " nodes"]:
+    """E[s^power] of the product of a layer's scales, or 1 where it is centred (M3)."""
+    log_moment = jnp.zeros(layer.weights.nodes)
+    for scale in layer.scales.values():
+        log_moment = log_moment + jnp.log(scale.q.moment(power))
+    return layer.parametrisation.multiplier(log_moment)
+
+
+def _factorised(layer: Layer) -> FactorisedWeights:
+    weights = layer.weights
+    if not isinstance(weights, FactorisedWeights):
+        raise ValueError(
+            "Only networks whose weights are independent under the posterior can be "
+            f"exported, and this one has {type(weights).__name__}. Fit with "
+            'posterior="factorised".'
+        )
+    return weights

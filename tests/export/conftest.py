@@ -1,0 +1,70 @@
+"""Small fitted models, each fitted once for all files of this folder."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from farrier import HorseshoeClassifier, HorseshoeRegressor, TrainingWarning
+from farrier.estimators.tabular import TableModel
+from farrier.tables import Columns
+
+ROWS = 60
+SETTINGS = {"max_iter": 60, "n_draws": 16, "random_state": 0, "shrink": False}
+
+
+def quick(model, X, y):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TrainingWarning)
+        model.fit(X, y)
+        return model.compact()  # so that all tests compare with one network
+
+
+@pytest.fixture(scope="session")
+def rows():
+    """Inputs far from standard units."""
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(ROWS, 3)) * [1, 100, 1e-3] + [0, 1e6, 5]
+
+
+@pytest.fixture(scope="session")
+def regressor(rows):
+    y = 1e6 + 50 * np.tanh(rows[:, 0]) + rows[:, 1] - 1e6
+    return quick(HorseshoeRegressor((6,), **SETTINGS), rows, y)
+
+
+@pytest.fixture(scope="session")
+def classifier(rows):
+    y = np.array(["ash", "elm", "oak"])[np.digitize(rows[:, 0], [-0.5, 0.5])]
+    model = HorseshoeClassifier((5, 4), "gelu", **SETTINGS)
+    return quick(model, rows, y)
+
+
+@pytest.fixture(scope="session")
+def frame():
+    """All kinds of columns, each with values missing."""
+    rng = np.random.default_rng(1)
+    days = pd.Timestamp("1967-11-20") + pd.to_timedelta(
+        rng.uniform(0, 20_000, ROWS), unit="D"
+    )
+    found = pd.DataFrame(
+        {
+            "size": rng.normal(3, 2, ROWS),
+            "wood": rng.choice(["ash", "elm", "oak"], ROWS),
+            "old": rng.choice(["no", "Yes"], ROWS),
+            "seen": days,
+        }
+    )
+    found["price"] = found["size"] * 10 + 5 * (found["wood"] == "elm")
+    for number, name in enumerate(["size", "wood", "old", "seen"]):
+        found.loc[number::9, name] = None
+    return found
+
+
+@pytest.fixture(scope="session")
+def table_model(frame):
+    columns = Columns.learn(frame, "price", missing="impute")
+    model = HorseshoeRegressor((5,), "tanh", **SETTINGS)
+    quick(model, columns.features(frame), columns.targets(frame))
+    return TableModel(columns, model.compact())

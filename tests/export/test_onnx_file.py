@@ -1,0 +1,102 @@
+"""onnxruntime gives farrier's numbers."""
+
+import json
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from farrier import HorseshoeRegressor
+from farrier.export import Draws, Moments, to_numpy, to_onnx
+from farrier.portable import Predictor
+
+CLOSE = 1e-4
+EXACT = {"draws": Draws(), "moments": Moments()}
+
+
+def run(model, inputs) -> tuple[dict[str, Any], Any]:
+    """Outputs by name, and the session."""
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(None, inputs), strict=True)), session
+
+
+def test_regression_has_farriers_numbers(regressor, rows, tmp_path):
+    """In units of the predictive standard deviation (P1)."""
+    model = to_onnx(regressor, tmp_path / "small.onnx", quantiles=(0.05, 0.5, 0.95))
+    assert (tmp_path / "small.onnx").read_bytes() == model.SerializeToString()
+    found, session = run(model, {"X": rows})
+    mean, std = regressor.predict(rows, return_std=True)
+    low, high = regressor.predict_interval(rows, level=0.9)
+    expected = {"mean": mean, "std": std}
+    for name, values in expected.items():
+        assert np.abs((found[name] - values) / std).max() < CLOSE
+    ends = found["quantiles"][:, [0, 2]] - np.column_stack([low, high])
+    assert np.abs(ends / std[:, None]).max() < CLOSE
+    assert found["quantiles"].shape == (len(rows), 3)
+    about = session.get_modelmeta().custom_metadata_map
+    assert json.loads(about["quantiles"]) == [0.05, 0.5, 0.95]
+    assert "nodes kept" in about["compaction"]
+
+
+@pytest.mark.parametrize("method", EXACT)
+def test_numpy_and_onnx_agree(regressor, classifier, rows, method, tmp_path):
+    """(P1), and (E1, E2, E3): the two writings of one computation."""
+    for model in (regressor, classifier):
+        to_numpy(model, tmp_path / "small.npz", method=EXACT[method])
+        plain = Predictor.load(tmp_path / "small.npz")
+        found, _ = run(to_onnx(model, method=EXACT[method]), {"X": rows})
+        if model is classifier:
+            p = plain.predict_proba(rows)
+            np.testing.assert_allclose(found["probabilities"], p, atol=1e-6)
+            np.testing.assert_array_equal(found["label"], plain.predict(rows))
+            continue
+        mean, std = plain.predict(rows, return_std=True)
+        low, high = plain.predict_interval(rows)
+        for value, expected in (
+            (found["mean"], mean),
+            (found["std"], std),
+            (found["quantiles"][:, 0], low),
+            (found["quantiles"][:, 1], high),
+        ):
+            assert np.abs((value - expected) / std).max() < CLOSE
+
+
+def test_numpy_has_farriers_numbers(regressor, classifier, rows):
+    mean, std = regressor.predict(rows, return_std=True)
+    found = to_numpy(regressor).predict(rows, return_std=True)
+    np.testing.assert_allclose((found[0] - mean) / std, 0, atol=1e-5)
+    np.testing.assert_allclose(found[1], std, rtol=1e-5)
+    for end, expected in zip(
+        to_numpy(regressor).predict_interval(rows, 0.8),
+        regressor.predict_interval(rows, 0.8),
+        strict=True,
+    ):
+        np.testing.assert_allclose((end - expected) / std, 0, atol=1e-5)
+    p = to_numpy(classifier).predict_proba(rows)
+    np.testing.assert_allclose(p, classifier.predict_proba(rows), atol=1e-5)
+
+
+def test_classification_has_farriers_numbers(classifier, rows):
+    found, _ = run(to_onnx(classifier), {"X": rows})
+    p = classifier.predict_proba(rows)
+    np.testing.assert_allclose(found["probabilities"], p, atol=CLOSE)
+    np.testing.assert_array_equal(found["label"], classifier.predict(rows))
+
+
+def test_one_row_and_fewer_draws(regressor, rows):
+    few = to_onnx(regressor, method=Draws(count=4))
+    assert len(few.SerializeToString()) < len(to_onnx(regressor).SerializeToString())
+    whole, _ = run(few, {"X": rows})
+    one, _ = run(few, {"X": rows[:1]})
+    np.testing.assert_allclose(one["mean"], whole["mean"][:1], rtol=1e-12)
+
+
+def test_bad_requests_are_refused(regressor):
+    with pytest.raises(ValueError, match=r"between 0 and 1, got \(0\.5, 1\)"):
+        to_onnx(regressor, quantiles=(0.5, 1))
+    with pytest.raises(TypeError, match="got list"):
+        to_onnx([])
+    with pytest.raises(ValueError, match="not fitted"):
+        to_onnx(HorseshoeRegressor())

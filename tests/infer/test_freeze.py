@@ -1,0 +1,112 @@
+"""Arrays that say what the network says: the same draws, and closed moments."""
+
+import equinox as eqx
+import jax.random as jr
+import numpy as np
+import pytest
+
+from farrier.core.posteriors import Matrix
+from farrier.core.priors import Horseshoe
+from farrier.infer.freeze import Draws, Moments
+from farrier.infer.predict import mixture, noise_sds, probabilities
+from farrier.model.likelihoods import Categorical, GaussianNoise
+from farrier.model.network import Network
+from farrier.portable import Predictor
+
+DRAWS = 16
+
+
+def network(likelihood, *, activation="tanh", prior=None, widths=(5, 4), sd=0.3, key):
+    """A network with as much spread as a posterior has."""
+    net = Network.create(
+        3, widths, likelihood, prior or Horseshoe(), activation=activation, key=key
+    )
+    layers = (*net.layers, net.output)
+    wider = [v.weights.kernel.log_scale * 0 + np.log(sd) for v in layers]
+    return eqx.tree_at(
+        lambda n: [v.weights.kernel.log_scale for v in (*n.layers, n.output)],
+        net,
+        wider,
+    )
+
+
+def predictor(net, method, task, *, key):
+    header = {
+        "task": task,
+        "method": method.name,
+        "activation": net.activation,
+        "layers": len(net.layers),
+        "columns": None,
+        "targets": net.output.weights.nodes,
+    }
+    units = {
+        f"{v}.{p}": np.full(3 if v == "x" else 1, p == "scale", float)
+        for v in "xy"
+        for p in ("mean", "scale")
+    }
+    return Predictor(header, method.freeze(net, DRAWS, key=key) | units)
+
+
+def test_draws_are_those_of_a_prediction(getkey):
+    net = network(GaussianNoise().build(2, rows=30.0), key=getkey())
+    key, x = getkey(), jr.normal(getkey(), (7, 3))
+    mix = mixture(net, x, noise_sds(net, DRAWS, key=key), key=key)
+    frozen = predictor(net, Draws(), "regression", key=key)
+    loc, variance = frozen._mixture(np.asarray(x))
+    np.testing.assert_allclose(loc, mix.loc, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(variance, mix.sd**2, rtol=1e-5)
+
+
+def test_draws_of_classes_are_those_of_a_prediction(getkey):
+    prior = Horseshoe(parametrisation="centred")
+    net = network(Categorical().build(3, rows=30.0), prior=prior, key=getkey())
+    key, x = getkey(), jr.normal(getkey(), (7, 3))
+    p = probabilities(net, x, DRAWS, key=key)
+    frozen = predictor(net, Draws(), "classification", key=key)
+    np.testing.assert_allclose(frozen.predict_proba(x), p, atol=1e-6)
+    few = Draws(count=4).freeze(net, DRAWS, key=key)
+    for name, values in few.items():  # fewer draws are the first of them
+        np.testing.assert_array_equal(values, frozen.arrays[name][:4])
+
+
+def test_one_draw_is_refused():
+    with pytest.raises(ValueError, match="at least 2, got 1"):
+        Draws(count=1)
+
+
+def test_moments_are_exact_where_their_assumptions_hold(getkey):
+    """One hidden layer and fixed scales: nodes are independent and normal (E1, E2)."""
+    net = network(
+        GaussianNoise().build(1, rows=30.0),
+        activation="relu",
+        widths=(4,),
+        key=getkey(),
+    )
+    scales = lambda n: [s.q.log_scale for v in n.layers for s in v.scales.values()]
+    net = eqx.tree_at(scales, net, [v * 0 - 20.0 for v in scales(net)])
+    x = jr.normal(getkey(), (3, 3))
+    frozen = predictor(net, Moments(), "regression", key=getkey())
+    mean, variance = frozen._moments(np.asarray(x))
+    draws = 5_000
+    sample = eqx.filter_jit(eqx.filter_vmap(lambda k: net.sample(key=k)(x)[:, 0]))
+    f = sample(jr.split(getkey(), draws))
+    error = f.std(0) / np.sqrt(draws)
+    assert (abs(f.mean(0) - mean[:, 0]) < 5 * error).all()
+    squares = (f - f.mean(0)[None]) ** 2
+    error = squares.std(0) / np.sqrt(draws)
+    assert (abs(squares.mean(0) - variance[:, 0]) < 5 * error).all()
+
+
+def test_the_noise_of_moments_is_its_expectation(getkey):
+    """E[1 / gamma] = rate / (shape - 1), that of many draws of q(gamma)."""
+    net = network(GaussianNoise().build(1, rows=6.0), key=getkey())
+    noise = Moments().freeze(net, DRAWS, key=getkey())["noise"]
+    many = noise_sds(net, 20_000, key=getkey())
+    assert noise == pytest.approx(float((many**2).mean()), rel=0.01)
+
+
+def test_a_matrix_posterior_is_refused(getkey):
+    likelihood = GaussianNoise().build(1, rows=9.0)
+    net = Network.create(3, (4,), likelihood, Horseshoe(), Matrix(), key=getkey())
+    with pytest.raises(ValueError, match="MatrixWeights"):
+        Draws().freeze(net, DRAWS, key=getkey())
