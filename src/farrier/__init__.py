@@ -5,7 +5,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import datasets, presets
+    from . import datasets, export, portable, presets
     from .core.posteriors import Factorised, Matrix
     from .core.priors import (
         Gaussian,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         load,
     )
     from .model.likelihoods import GaussianNoise
+    from .report import write_report
 
 __version__ = version("farrier")
 __all__ = [
@@ -47,9 +48,12 @@ __all__ = [
     "ScaleMixture",
     "TrainingWarning",
     "datasets",
+    "export",
     "fit_many",
     "load",
+    "portable",
     "presets",
+    "write_report",
 ]
 
 _HOMES = {
@@ -70,6 +74,7 @@ _HOMES = {
     "TrainingWarning": ".estimators",
     "fit_many": ".estimators",
     "load": ".estimators",
+    "write_report": ".report",
 }
 
 

@@ -270,10 +270,10 @@ class CalibrationDisplay(AbstractDisplay):
             label="± 2 standard errors",
         )
         ax.set_xlim(0, 1)
-        ax.set_ylim(0, None)
+        ax.set_ylim(0, 1.25 * ax.get_ylim()[1])  # room for the legend
         ax.set_xlabel("place of the target in its predictive law")
         ax.set_ylabel("density")
-        ax.legend(loc="lower center", fontsize="small")
+        ax.legend(loc="upper center", fontsize="small", ncols=2)
 
     def _coverage(self, ax: Any) -> None:
         low, high = self.predicted - 2 * self.error, self.predicted + 2 * self.error
@@ -305,7 +305,7 @@ class CalibrationDisplay(AbstractDisplay):
             elinewidth=1,
             label="observed ± 2 standard errors",
         )
-        ax.set_xlabel(self.label)
+        ax.set_xlabel(self.label, parse_math=False)
         ax.set_ylabel("how often it came")
         ax.legend(loc="upper left", fontsize="small")
 
@@ -361,9 +361,10 @@ class BandDisplay(AbstractDisplay):
                 shade = {"alpha": 0.1 + 0.4 * (1 - level), "lw": 0, "label": label}
                 ax.fill_between(self.grid, low, high, color=colour, **shade)
         ax.set_xlim(self.grid[0], self.grid[-1])
-        ax.set_xlabel(self.feature)
-        ax.set_ylabel(self.target)
-        ax.legend(loc="best", fontsize="small")
+        ax.set_xlabel(self.feature, parse_math=False)
+        ax.set_ylabel(self.target, parse_math=False)
+        for text in ax.legend(loc="best", fontsize="small").get_texts():
+            text.set_parse_math(False)  # a name may hold a dollar sign
         return self
 
 

@@ -1,0 +1,5 @@
+"""One HTML page about a fitted model and a table with its targets."""
+
+from .page import write_report
+
+__all__ = ["write_report"]
