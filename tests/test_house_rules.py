@@ -81,6 +81,7 @@ ORDER = {
     "commands": COMMANDS,
     "estimators": (
         "checks",
+        "headers",
         "base",
         "views",
         "regressor",

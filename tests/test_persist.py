@@ -301,14 +301,14 @@ def test_a_file_of_a_later_format_is_told(tmp_path, monkeypatch):
     path = written(tmp_path)
     monkeypatch.undo()
     with pytest.raises(
-        ValueError, match=r"has format 7; this .* reads format 2.* 0\.9"
+        ValueError, match=r"has format 7; .* up to format 2.* 0\.9: update"
     ):
         load(path)
 
 
 def test_an_unknown_estimator_is_told(tmp_path):
     path = written(tmp_path, **{"class": "Farrier"})
-    with pytest.raises(ValueError, match="holds an unknown estimator, 'Farrier'"):
+    with pytest.raises(ValueError, match="'Farrier' is an unknown estimator"):
         load(path)
 
 

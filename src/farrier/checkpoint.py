@@ -27,12 +27,14 @@ def read_seed(path: str | Path, *, mark: str) -> int | None:
     if not Path(path).exists():
         return None
     header, _ = persist.read(path, KIND)
-    if header["mark"] != mark:
+    with persist.describing(path, KIND):
+        found, seed = header["mark"], int(header["seed"])
+    if found != mark:
         raise ValueError(
             f"The checkpoint {str(path)!r} belongs to other rows or other settings. "
             "Give another file, or delete it to start anew."
         )
-    return header["seed"]
+    return seed
 
 
 def resume(path: str | Path, fresh: Run) -> Run:
@@ -40,12 +42,13 @@ def resume(path: str | Path, fresh: Run) -> Run:
     if not Path(path).exists():
         return fresh
     header, arrays = persist.read(path, KIND)
-    history = read_history(fresh.history.terms, arrays, header["history"])
-    if history.status is Status.INTERRUPTED:
-        history.status = Status.RUNNING
-    skeleton = without(fresh.state, _kept(fresh, history))
-    state, schedule = persist.fill((skeleton, fresh.schedule), "run", arrays)
-    return Run(state, schedule, history)
+    with persist.describing(path, KIND):
+        history = read_history(fresh.history.terms, arrays, header["history"])
+        if history.status is Status.INTERRUPTED:
+            history.status = Status.RUNNING
+        skeleton = without(fresh.state, _kept(fresh, history))
+        state, schedule = persist.fill((skeleton, fresh.schedule), "run", arrays)
+        return Run(state, schedule, history)
 
 
 def _kept(fresh: Run, history: History) -> tuple[np.ndarray, ...]:

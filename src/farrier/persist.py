@@ -9,8 +9,10 @@ import hashlib
 import json
 import os
 import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import equinox as eqx
 import jax
@@ -22,6 +24,21 @@ from safetensors.numpy import save
 FORMAT = 2
 _HEADER = "farrier"
 Tree = TypeVar("Tree")
+Content: TypeAlias = tuple[dict, dict[str, np.ndarray]]  # header and arrays
+
+# For an older format, what makes the next one of it: {2: from_2_to_3}. A format that
+# is not here is refused. Format 1 had no release.
+MIGRATIONS: dict[int, Callable[[Content], Content]] = {}
+
+# What broken contents raise, wherever they are first used.
+BROKEN = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 
 def flatten(tree: Any, prefix: str) -> dict[str, np.ndarray]:
@@ -42,6 +59,11 @@ def fill(skeleton: Tree, prefix: str, arrays: dict[str, np.ndarray]) -> Tree:
             raise ValueError(
                 f"The file does not fit: `{name}` should have shape {old.shape}, "
                 f"found {shape}."
+            )
+        if arrays[name].dtype.kind != np.dtype(old.dtype).kind:
+            raise ValueError(
+                f"The file does not fit: `{name}` should be of {old.dtype}, found "
+                f"{arrays[name].dtype}."
             )
         found.append(jnp.asarray(arrays[name], old.dtype))
     return eqx.combine(jax.tree_util.tree_unflatten(structure, found), static)
@@ -77,7 +99,7 @@ def write(path: str | Path, kind: str, header: dict, arrays: dict) -> None:
         raise
 
 
-def read(path: str | Path, kind: str) -> tuple[dict, dict[str, np.ndarray]]:
+def read(path: str | Path, kind: str) -> Content:
     """Header and arrays of a file, after checking that it is whole and of this kind."""
     path = Path(path)
     if not path.is_file():
@@ -86,7 +108,7 @@ def read(path: str | Path, kind: str) -> tuple[dict, dict[str, np.ndarray]]:
         with safe_open(path, framework="numpy") as file:
             text = (file.metadata() or {}).get(_HEADER)
             arrays = {name: file.get_tensor(name) for name in file.keys()}
-    except SafetensorError as error:
+    except (SafetensorError, *BROKEN) as error:
         raise ValueError(
             f"{str(path)!r} is damaged or is not a file that farrier wrote: {error}."
         ) from error
@@ -94,16 +116,47 @@ def read(path: str | Path, kind: str) -> tuple[dict, dict[str, np.ndarray]]:
         raise ValueError(f"{str(path)!r} is not a file that farrier wrote.")
     try:
         header = json.loads(text)
-        found, found_kind = header["format"], header["kind"]
-    except (ValueError, KeyError) as error:
+        number, found_kind = header["format"], header["kind"]
+        total = header.pop("checksum", None)
+    except BROKEN as error:
         raise ValueError(f"{str(path)!r} is damaged: its header is broken.") from error
-    if found != FORMAT:
-        raise ValueError(
-            f"{str(path)!r} has format {found}; this version reads format {FORMAT}. "
-            f"Read it with the version that wrote it, {header.get('version')}."
-        )
+    _check_format(path, number, header.get("version"))
+    if total != checksum(header, arrays):
+        raise ValueError(f"{str(path)!r} is damaged: its checksum does not fit.")
     if found_kind != kind:
         raise ValueError(f"{str(path)!r} is a {found_kind}, not a {kind}.")
-    if header.pop("checksum", None) != checksum(header, arrays):
-        raise ValueError(f"{str(path)!r} is damaged: its checksum does not fit.")
+    for older in range(number, FORMAT):
+        header, arrays = MIGRATIONS[older]((header, arrays))
     return header, arrays
+
+
+def _check_format(path: Path, number: Any, version: Any) -> None:
+    """Refuse a format that cannot be read nor be brought up to date."""
+    if type(number) is not int:
+        raise ValueError(f"{str(path)!r} is damaged: its format is {number!r:.40}.")
+    if number > FORMAT:
+        raise ValueError(
+            f"{str(path)!r} has format {number}; this farrier reads up to format "
+            f"{FORMAT}. It was written by farrier {version}: update farrier."
+        )
+    if any(older not in MIGRATIONS for older in range(number, FORMAT)):
+        raise ValueError(
+            f"{str(path)!r} has format {number}, which this farrier no longer reads. "
+            f"Fit the model again, or read it with farrier {version}, which wrote it."
+        )
+
+
+@contextmanager
+def describing(path: str | Path, what: str) -> Iterator[None]:
+    """A block in which whatever is wrong with the contents of a file is a ValueError.
+
+    The checksum says that a file is as it was written, not that it makes sense.
+    """
+    try:
+        yield
+    except BROKEN as error:
+        reason = f"no {error}" if isinstance(error, LookupError) else str(error)
+        reason = " ".join(reason.split()).rstrip(".")[:300]
+        raise ValueError(
+            f"{str(path)!r} does not describe a {what}: {reason}."
+        ) from error

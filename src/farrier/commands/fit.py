@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 ENDINGS = {
     "converged": "converged",
-    "budget": "stopped at its budget, where more might be gained with a larger "
-    "--max-iter",
+    "budget": "used its whole budget; more may be gained with a larger --max-iter",
     "interrupted": "interrupted",
     "not finite": "stopped, for the bound was no longer finite",
 }

@@ -15,6 +15,7 @@ from ..infer import predict
 from ..model.likelihoods import Categorical, CategoricalLikelihood
 from .base import Callback
 from .checks import Unchecked, all_or_nothing, checked_weight, numbers_only
+from .headers import labels_from
 from .views import Curves, ViewedEstimator
 
 
@@ -252,8 +253,7 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
 
     def _own_from_file(self, header: dict, arrays: dict[str, np.ndarray]) -> None:
         del arrays
-        labels = header["classes"]
-        self.classes_ = np.asarray(labels["values"], labels["dtype"])
+        self.classes_ = labels_from(header["classes"])
 
 
 def _log(p: np.ndarray) -> np.ndarray:

@@ -3,8 +3,11 @@
 from pathlib import Path
 
 from .. import persist
-from ..tables import Columns
+from ..core.posteriors import POSTERIORS, AbstractPosterior
+from ..core.priors import PRIORS, AbstractPrior
+from .checks import checked_choice
 from .classifier import HorseshoeClassifier
+from .headers import check_header, check_settings
 from .regressor import HorseshoeRegressor
 from .tabular import Estimator, TableModel
 
@@ -14,18 +17,29 @@ CLASSES: dict[str, type[Estimator]] = {
 
 
 def load(path: str | Path) -> Estimator | TableModel:
-    """What was saved: an estimator, or what `farrier fit` made; it predicts the same.
+    """What was saved: an estimator, or the model of a table; it predicts the same.
 
-    A file of the command line holds a table's columns besides the estimator, and gives
-    a `TableModel`, which takes the table as it stands.
+    The files of `estimator.save` give the estimator. Those of `farrier fit` hold the
+    columns of a table besides, and give a `TableModel`, which takes the table as it
+    stands. A file that is damaged, or that does not make sense, is a ValueError.
     """
     header, arrays = persist.read(path, "model")
-    if header["class"] not in CLASSES:
-        raise ValueError(
-            f"{str(path)!r} holds an unknown estimator, {header['class']!r}."
-        )
-    estimator = CLASSES[header["class"]]._from_file(header, arrays)
-    if "table" not in header:
-        return estimator
-    table = header["table"]
-    return TableModel(Columns.from_json(table["columns"]), estimator, table["about"])
+    with persist.describing(path, "model"):
+        if header["class"] not in CLASSES:
+            raise ValueError(f"{header['class']!r:.40} is an unknown estimator")
+        cls = CLASSES[header["class"]]
+        check_header(header, arrays, {*cls().get_params(deep=False)})
+        estimator = cls._from_file(header, arrays)
+        _check_settings(estimator)
+        if "table" not in header:
+            return estimator
+        return TableModel.from_header(header["table"], estimator)
+
+
+def _check_settings(estimator: Estimator) -> None:
+    """What `fit` would refuse, a file must not bring in."""
+    check_settings(estimator.get_params(deep=False))
+    estimator._checked_widths()
+    estimator._config(2)
+    checked_choice("prior", estimator.prior, PRIORS, AbstractPrior)
+    checked_choice("posterior", estimator.posterior, POSTERIORS, AbstractPosterior)

@@ -23,6 +23,7 @@ from .checks import (
     checked_weight,
     numbers_only,
 )
+from .headers import check_units, whole
 from .views import Curves, ViewedEstimator
 
 
@@ -332,4 +333,7 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
 
     def _own_from_file(self, header: dict, arrays: dict[str, np.ndarray]) -> None:
         self._columns = header["columns"]
+        if self._columns is not None and not whole(1)(self._columns):
+            raise ValueError(f"`columns` is {self._columns!r:.80}")
+        check_units(arrays, "y", self._columns or 1)
         self._y_standard = Standardiser(arrays["y.mean"], arrays["y.scale"])

@@ -13,6 +13,7 @@ from ..tables import Column, Columns, TableError
 from ..tables.files import Frame
 from ..tables.table import CLASSIFICATION, REGRESSION
 from .classifier import HorseshoeClassifier
+from .headers import is_number, is_text, list_of, record, whole
 from .regressor import HorseshoeRegressor
 
 Estimator: TypeAlias = HorseshoeRegressor | HorseshoeClassifier
@@ -130,6 +131,24 @@ class TableModel:
         persist.write(path, "model", header | {"table": table}, arrays)
 
     @classmethod
+    def from_header(cls, found: Any, estimator: Estimator) -> Self:
+        """What `save` put beside the estimator; a ValueError if that is broken."""
+        columns, about = Columns.from_json(found["columns"]), found["about"]
+        if CLASSES[columns.task] is not type(estimator):
+            raise ValueError(f"its table asks for a {columns.task}")
+        if len(columns.feature_names) != estimator.n_features_in_:
+            raise ValueError(
+                f"its table has {len(columns.feature_names)} features, its network "
+                f"{estimator.n_features_in_}"
+            )
+        if isinstance(estimator, HorseshoeClassifier):
+            is_number = estimator.classes_.dtype.kind in "iu"
+            if is_number != (columns.labels == "number"):
+                raise ValueError(f"its labels are not of kind {columns.labels!r}")
+        _check_about(about)
+        return cls(columns, estimator, about)
+
+    @classmethod
     def around(cls, estimator: Estimator) -> Self:
         """An estimator that was fitted to a frame of numbers, without a table."""
         names = getattr(estimator, "feature_names_in_", None)
@@ -161,3 +180,21 @@ class TableModel:
         if not isinstance(self.estimator, HorseshoeRegressor):
             raise TableError("The model predicts classes; it has no intervals.")
         return self.estimator
+
+
+_COLUMN = record(name=is_text, kind=is_text, missing=whole(0), distinct=whole(0))
+_ABOUT = {
+    "file": is_text,
+    "rows": whole(1),
+    "why": is_text,
+    "columns": list_of(_COLUMN),
+    "holdout": lambda v: isinstance(v, dict) and all(map(is_number, v.values())),
+}
+
+
+def _check_about(about: Any) -> None:
+    if not isinstance(about, dict):
+        raise ValueError(f"`about` is {about!r:.80}")
+    for name, value in about.items():
+        if name in _ABOUT and not _ABOUT[name](value):
+            raise ValueError(f"`{name}` of `about` is {value!r:.80}")
