@@ -16,9 +16,11 @@ except ModuleNotFoundError as error:
 from .commands.bench import bench
 from .commands.compact import compact
 from .commands.demo import demo
+from .commands.export import export
 from .commands.fit import fit
 from .commands.inspect import inspect
 from .commands.predict import predict
+from .commands.report import report
 from .commands.reproduce import WithHours, reproduce
 
 INTERNAL, INPUT, STOPPED = 1, 2, 130
@@ -106,7 +108,7 @@ def _options(
     del show_version, debug
 
 
-for command in (fit, predict, inspect, compact, demo, bench):
+for command in (fit, predict, inspect, compact, report, export, demo, bench):
     app.command()(command)
 app.command(cls=WithHours)(reproduce)
 
