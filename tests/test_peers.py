@@ -239,6 +239,20 @@ def test_every_peer_has_an_entry_whatever_the_others_do(tmp_path, monkeypatch):
     assert written[3]["steps"] == found["steps"]
     assert written[-1] == found
 
+    script(scripts / "good", printing(GOOD_STEP | {"step_s": [0.4]}))
+    again = peers.run_peers(
+        results,
+        tmp_path / "homes",
+        lambda done, text: None,
+        scripts=scripts,
+        data=tmp_path / "data",
+        only=["steps good"],
+    )
+    assert again["steps"]["good"]["2-4-1"]["peer_ms"] == pytest.approx(400)
+    changed = again["steps"].pop("good"), found["steps"].pop("good")
+    assert changed[0] != changed[1]
+    assert again == found
+
 
 def test_our_steps_go_on_where_they_were_and_are_timed_one_by_one(monkeypatch):
     seen = []

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,6 @@ TRAININGS = {  # name: shape, and what trains ours: seconds, and steps in all
     "20 fits at once": ("8-50-1", lambda data: many_steps()),
     "60 epochs of MNIST": ("784-400-400-10", lambda data: digit_steps(data)),
 }
-TASKS = len(STEP_PEERS) * len(STEP_SHAPES) + len(TRAININGS) + 1 + len(FIT_PEERS)
 
 
 class PeerError(Exception):
@@ -67,6 +66,7 @@ def run_peers(
     *,
     scripts: Path = CHECKOUT / "benchmarks" / "peers",
     data: Path = CHECKOUT.parent / "shared" / "data",
+    only: Sequence[str] = (),
 ) -> dict[str, dict[str, Any]]:
     """All figures, also written to `peers.json` in `folder` as they come.
 
@@ -75,50 +75,71 @@ def run_peers(
     environments
         Folder of the environments, kept from run to run.
     report
-        Told the number of tasks done, of `TASKS`, and the one that begins.
+        Told the number of tasks done and the one that begins.
     scripts
         Folder of the peers.
     data
         Folder of the data sets, with `uci` in it.
+    only
+        Tasks whose names hold one of these; all other figures in the file stay.
     """
-    steps: dict[str, Any] = {name: {} for name in STEP_PEERS}
-    trainings: dict[str, Any] = {}
-    fits: dict[str, Any] = {}
-    found = {"steps": steps, "trainings": trainings, "fits": fits}
-    done = 0
-
-    def begin(text: str) -> None:
-        nonlocal done
-        report(done, text)
-        done += 1
-
+    chosen = tasks(only)
+    found = _known(folder) if only else {}
+    for kind in ("steps", "trainings", "fits"):
+        found.setdefault(kind, {})
     with tempfile.TemporaryDirectory() as scratch:
-        table = Path(scratch, "table.npz")
-        for shape in STEP_SHAPES:
-            x, y = random_table(shape)
-            np.savez(table, x=x, y=y)
-            ours = our_seconds(shape, x, y)
-            for name in STEP_PEERS:
-                begin(f"{name} {shape}")
-                peer = scripts / name, environments / name
-                steps[name][shape] = step_figures(*peer, shape, table, ours)
-                write(folder, found)
-        for title, (shape, train) in TRAININGS.items():
-            begin(f"{TRAINING_PEER} {title}")
-            peer = scripts / TRAINING_PEER, environments / TRAINING_PEER
-            x, y = random_table(shape)
-            np.savez(table, x=x, y=y)
-            ours = partial(train, data)
-            trainings[title] = training_figures(*peer, shape, table, ours)
+        for done, (kind, name, shape) in enumerate(chosen):
+            report(done, f"{name} {shape}")
+            figures = _task(
+                kind, name, shape, Path(scratch), scripts, environments, data
+            )
+            if kind == "steps":
+                found[kind].setdefault(name, {})[shape] = figures
+            else:
+                found[kind][shape if kind == "trainings" else name] = figures
             write(folder, found)
-        split = Path(scratch, "split.npz")
-        for name in ("farrier", *FIT_PEERS):
-            begin(f"{name} {FIT_DATA}")
-            peer = scripts / name, environments / name
-            fits[name] = fit_figures(*peer, split, data)
-            write(folder, found)
-    report(done, "done")
+    report(len(chosen), "done")
     return found
+
+
+def tasks(only: Sequence[str] = ()) -> list[tuple[str, str, str]]:
+    """Kind of figures, peer, and what it does; those whose names hold one of these."""
+    every = [("steps", name, shape) for shape in STEP_SHAPES for name in STEP_PEERS]
+    every += [("trainings", TRAINING_PEER, title) for title in TRAININGS]
+    every += [("fits", name, FIT_DATA) for name in ("farrier", *FIT_PEERS)]
+    return [
+        task
+        for task in every
+        if not only or any(text in " ".join(task) for text in only)
+    ]
+
+
+def _task(
+    kind: str,
+    name: str,
+    shape: str,
+    scratch: Path,
+    scripts: Path,
+    environments: Path,
+    data: Path,
+) -> dict[str, Any]:
+    """The figures of one task."""
+    peer = scripts / name, environments / name
+    if kind == "fits":
+        return fit_figures(*peer, scratch / "split.npz", data)
+    shape, train = TRAININGS.get(shape, (shape, None))
+    x, y = random_table(shape)
+    table = scratch / "table.npz"
+    np.savez(table, x=x, y=y)
+    if train is not None:
+        return training_figures(*peer, shape, table, partial(train, data))
+    return step_figures(*peer, shape, table, our_seconds(shape, x, y))
+
+
+def _known(folder: Path) -> dict[str, Any]:
+    """Figures of earlier runs."""
+    path = folder / "peers.json"
+    return json.loads(path.read_text())["figures"] if path.is_file() else {}
 
 
 def step_figures(

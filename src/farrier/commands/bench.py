@@ -26,7 +26,7 @@ def bench(
     from ..console import progress, table
 
     if peers:
-        _bench_peers(output, data)
+        _bench_peers(output, data, only or [])
         return
     parts = timings.parts(data)
     chosen = {
@@ -52,12 +52,16 @@ def bench(
     typer.echo(f"Written: {output / 'bench.json'} and bench.md")
 
 
-def _bench_peers(output: Path, data: Path) -> None:
+def _bench_peers(output: Path, data: Path, only: list[str]) -> None:
     from .. import peers
     from ..console import progress
 
-    with progress("peers", peers.TASKS) as report:
-        found = peers.run_peers(output, Path(".peers"), report, data=data)
+    count = len(peers.tasks(only))
+    if not count:
+        names = ", ".join(repr(" ".join(task)) for task in peers.tasks())
+        raise typer.BadParameter(f"No task holds {only}. There are {names}.")
+    with progress("peers", count) as report:
+        found = peers.run_peers(output, Path(".peers"), report, data=data, only=only)
 
     typer.echo(peers.page(found))
     typer.echo(f"Written: {output / 'peers.json'} and peers.md")
