@@ -303,7 +303,7 @@ class Boolean:
     @staticmethod
     def levels(known: Series) -> tuple[str, ...]:
         """False, no, f, n first; then the other."""
-        found = {text.casefold(): text for text in texts(known).unique()}
+        found = {text.casefold(): text for text in reversed(texts(known).unique())}
         if len(found) == 1:  # of a column of booleans that are all alike
             return ("False", "True")
         return tuple(found[folded] for folded in sorted(found))

@@ -200,6 +200,7 @@ def _csv_tables(path: Path, *, is_gzip: bool) -> Iterator[Any]:
                     for c in trimmed
                 ]
                 yield arrow.table(known, names)
+            _check_quotes(path, delimiter, len(names), is_gzip=is_gzip)
     except (arrow.ArrowException, OSError) as error:
         if "Empty CSV file" in str(error):
             return
@@ -261,6 +262,17 @@ def _first_bad_row(
         except csv.Error as error:
             return f"line {reader.line_num} cannot be read: {error}."
     return None
+
+
+def _check_quotes(path: Path, delimiter: str, columns: int, *, is_gzip: bool) -> None:
+    """Refuse a quote that is never closed: all lines after it became one value."""
+    with (gzip.open if is_gzip else open)(path, "rb") as file:
+        blocks = iter(lambda: file.read(BLOCK), b"")
+        quotes = sum(block.count(b'"') for block in blocks)
+    if quotes % 2:  # rarely, and then all is well if a single quote stands in a text
+        where = _first_bad_row(path, delimiter, columns, is_gzip=is_gzip)
+        if where is not None:
+            raise TableError(f"{str(path)!r}: {where}")
 
 
 def _first_undecoded(path: Path, *, is_gzip: bool) -> str | None:

@@ -244,7 +244,7 @@ def _check_targets(y: np.ndarray, name: str, task: str) -> None:
         return
     if distinct < 2:
         raise TableError(
-            f"The target {name!r} has the same label in all rows: {y[0]!r}."
+            f"The target {name!r} has the same label in all rows: {y[0].item()!r}."
         )
     if distinct > MOST_CLASSES or distinct > max(2, len(y) / 2):
         raise TableError(

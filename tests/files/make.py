@@ -1,0 +1,84 @@
+"""Make the model files of this folder: `python tests/files/make.py FOLDER`.
+
+They stand for all files that users have. They were made once, by the version that the
+header of each names, and must load with the same predictions for ever: a change that
+needs new ones breaks the files of users. For a new format, add files; never replace.
+"""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import jax
+import numpy as np
+import pandas as pd
+
+from farrier import Horseshoe, HorseshoeClassifier, HorseshoeRegressor
+from farrier.estimators import TableModel
+from farrier.tables import Columns, describe
+
+ROWS = 60
+SETTINGS = {"max_iter": 60, "learning_rate_init": 0.05, "n_draws": 20}
+
+
+def rows() -> np.ndarray:
+    """Three inputs."""
+    return np.random.default_rng(0).normal(size=(ROWS, 3))
+
+
+def table() -> pd.DataFrame:
+    """A column of each kind, some with missing values."""
+    generator = np.random.default_rng(1)
+    size, colour = (
+        generator.normal(10, 3, ROWS).round(3),
+        generator.integers(0, 3, ROWS),
+    )
+    days = np.datetime64("2024-01-01") + generator.integers(0, 700, ROWS)
+    ready = generator.random(ROWS) < 0.5
+    price = 5 + np.abs(size - 10) + 2 * colour + ready + generator.normal(0, 0.1, ROWS)
+    frame = pd.DataFrame(
+        {
+            "size": [f"{v}" if i % 7 else None for i, v in enumerate(size)],
+            "colour": np.array(["blue", "green", "red"])[colour],
+            "day": days.astype(str),
+            "ready": np.where(ready, "yes", "no"),
+            "price": price.round(3).astype(str),
+        }
+    )
+    return frame.astype(object).where(frame.notna(), None)
+
+
+def main(folder: Path) -> None:
+    """Write three models and, in one JSON file, what they predict."""
+    X = rows()
+    numbers = 3 + X[:, 0] ** 2 - X[:, 1]
+    labels = np.array(["high", "low", "middle"])[
+        np.digitize(numbers, np.quantile(numbers, [0.3, 0.7]))
+    ]
+    prior = Horseshoe(layer_scale=0.5)
+    regressor = HorseshoeRegressor((8,), prior=prior, random_state=0, **SETTINGS)
+    regressor.fit(X, numbers).save(folder / "regressor-2.safetensors")
+    classifier = HorseshoeClassifier((6, 4), "tanh", random_state=1, **SETTINGS)
+    classifier.fit(X, labels).save(folder / "classifier-2.safetensors")
+    frame = table()
+    columns = Columns.learn(frame, "price", missing="impute")
+    estimator = HorseshoeRegressor((8,), random_state=2, **SETTINGS)
+    estimator.fit(columns.features(frame), columns.targets(frame))
+    about = {"file": "prices.csv", "rows": ROWS, "why": "It has numbers."}
+    about |= {"columns": describe(columns, frame), "holdout": {"rows": 3, "rmse": 0.5}}
+    model = TableModel(columns, estimator, about)
+    model.save(folder / "table-2.safetensors")
+    expected = {
+        "regressor-2": [v.tolist() for v in regressor.predict(X, return_std=True)],
+        "classifier-2": classifier.predict_proba(X).tolist(),
+        "table-2": [model.predict(frame).tolist()]
+        + [end.tolist() for end in model.predict_interval(frame, 0.8)],
+    }
+    (folder / "expected-2.json").write_text(json.dumps(expected) + "\n")
+
+
+if __name__ == "__main__":
+    jax.config.update("jax_enable_x64", val=True)
+    warnings.simplefilter("ignore")
+    main(Path(sys.argv[1]))
