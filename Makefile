@@ -5,7 +5,7 @@ ARGS ?=
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench docs clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\): .*## */\1\t/p' Makefile | expand -t 8
@@ -23,6 +23,11 @@ lint: $(READY)  ## style, format and types
 
 bench: $(READY)  ## time compilation, training and prediction
 	@$(BIN)/farrier bench $(ARGS)
+
+docs: $(READY)  ## the documentation site, in docs/_build/html
+	@$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
 
 clean:  ## remove .venv and all caches
 	@rm -rf .venv .pytest_cache .ruff_cache .hypothesis

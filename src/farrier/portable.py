@@ -277,6 +277,8 @@ class Predictor:
         columns = self.header["columns"]
         x = self._checked(X) if columns is None else features(columns, X)
         x = (x - self.arrays["x.mean"]) / self.arrays["x.scale"]
+        if self.header["method"] == "draws":
+            x = x.astype(self.arrays["output.kernel"].dtype)
         kernels = [self.arrays[f"{layer}.kernel"] for layer in self._layers()]
         widest = max(k.size // k.shape[-2] for k in kernels)
         widest = NODES * widest if self.header["method"] == "moments" else widest

@@ -1,0 +1,86 @@
+"""The documentation is true: its Python runs, its commands have such options."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import pytest
+import typer.main
+
+from farrier.cli import app
+from farrier.estimators import base
+
+ROOT = Path(__file__).parents[1]
+BUILT = {"_build", "gallery"}  # folders that `make docs` fills
+DOCS = [p for p in sorted(ROOT.glob("docs/**/*.md")) if not BUILT & {*p.parts}]
+PAGES = [ROOT / "README.md", *DOCS]
+SHELL = ("", "bash", "sh", "shell", "console")
+STEPS = 100  # of each fit that sets no budget of its own
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    """Fenced blocks of a page in one of the languages."""
+    text = page.read_text(encoding="utf-8")
+    found = re.findall(r"^```([^\n`]*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return [block for language, block in found if language in languages]
+
+
+def each(pages: list[Path], *languages: str) -> pytest.MarkDecorator:
+    """A test for each page that holds such blocks."""
+    chosen = [page for page in pages if blocks(page, *languages)]
+    names = [page.relative_to(ROOT).as_posix() for page in chosen]
+    return pytest.mark.parametrize("page", chosen, ids=names)
+
+
+@each(DOCS, "python")
+@pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
+def test_python_blocks_run(page, tmp_path, monkeypatch):
+    """All blocks of a page, one after the other, each fit with few steps.
+
+    Those of the README run at full settings, in test_readme.py.
+    """
+    monkeypatch.chdir(tmp_path)
+    matplotlib.use("agg")
+    for name in ("STEPS", "STEPS_FEW_ROWS", "MOST_STEPS"):
+        monkeypatch.setattr(base, name, STEPS)
+    names: dict = {"__name__": page.stem}
+    for block in blocks(page, "python"):
+        exec(compile(block, page.name, "exec"), names)
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The calls of `farrier` in a page's shell blocks, as lists of words."""
+    text = "\n".join(blocks(page, *SHELL))
+    lines = [line.removeprefix("$ ") for line in text.replace("\\\n", " ").split("\n")]
+    calls = [line.partition("#")[0] for line in lines if line.startswith("farrier ")]
+    return [shlex.split(call)[1:] for call in calls]
+
+
+@each(PAGES, *SHELL)
+def test_commands_have_the_options_they_use(page):
+    group: Any = typer.main.get_command(app)
+    for words in commands(page):
+        if words[0].startswith("--"):
+            assert words[0] in ("--help", "--version")
+            continue
+        command = group.commands[words[0]]
+        if "--help" not in words:
+            command.make_context(words[0], [*words[1:]]).close()
+
+
+def test_a_wrong_option_is_seen(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```bash\nfarrier demo --no-such-option\n```\n", encoding="utf-8")
+    assert commands(page) == [["demo", "--no-such-option"]]
+    with pytest.raises(Exception, match="no-such-option"):
+        test_commands_have_the_options_they_use(page)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_and_figures_exist(page):
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
