@@ -45,8 +45,9 @@ Error: share of the test digits that the mean of the predictive probabilities ge
 wrong, ± one standard error of a share of so many digits. Log density: mean log
 probability of the true digit, in nats. Nodes on: units that tell the next layer
 anything. One seed each. VMG has its authors' 50 pairs of pseudo-data and averaging, and
-the batches and learning rate of the others. The paper's own error rates are not shown:
-we could not get them with certainty.
+the batches and learning rate of the others; its objective is no lower bound on the
+evidence (docs/math.md, section 9), and stands beside the others' bounds for the record.
+The paper's own error rates are not shown: we could not get them with certainty.
 """
 HOURS = "more than a day on 2 cores; with --short about an hour"
 SIDE = 28  # pixels
