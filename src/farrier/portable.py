@@ -27,9 +27,10 @@ import numpy as np
 
 FORMAT = 1
 CHUNK_VALUES = 2**22  # draws x rows x widest layer
-BISECTIONS = 40
+BISECTIONS = 32
 NODES = 32  # points of the quadrature behind an activation
 _HEADER = "farrier"
+_MISSING = {"", "None", "nan", "NaT", "<NA>"}
 _REACH, _STEPS = 9.0, 4_096  # of the table of the normal distribution
 _UNIX_EPOCH_WEEKDAY = 3  # 1970-01-01 was a Thursday; Monday is 0
 
@@ -351,8 +352,8 @@ def features(columns: dict[str, Any], table: Any) -> np.ndarray:
 
 def _encode(column: dict[str, Any], values: np.ndarray) -> np.ndarray:
     """The features of one column."""
-    missing = np.array([_is_missing(value) for value in values.tolist()], bool)
-    missing |= np.isnat(values) if values.dtype.kind == "M" else False
+    values = values.astype(object) if values.dtype.kind in "US" else values
+    missing = _missing(values)
     if missing.any() and column["fill"] is None:
         raise ValueError(
             f"Column {column['name']!r} has no value in {missing.sum()} rows, and the "
@@ -367,8 +368,11 @@ def _encode(column: dict[str, Any], values: np.ndarray) -> np.ndarray:
     return np.column_stack([*parts, missing] if column["indicator"] else [*parts])
 
 
-def _is_missing(value: Any) -> bool:
-    return value is None or value == "" or value != value
+def _missing(values: np.ndarray) -> np.ndarray:
+    if values.dtype.kind in "fM":
+        return values != values
+    # By their names: a comparison with the NA of pandas has no truth value.
+    return np.array([str(value) in _MISSING for value in values], bool)
 
 
 def _numbers(

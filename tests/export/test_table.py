@@ -43,11 +43,13 @@ def test_features_are_those_of_the_table(table_model, frame):
     np.testing.assert_allclose(features(columns.to_json(), raw), expected, atol=1e-9)
     texts = {name: [*values.astype(str)] for name, values in raw.items()}
     gone = {name: frame[name].isna() for name in raw}
-    texts = {
-        name: [None if g else v for v, g in zip(values, gone[name], strict=True)]
-        for name, values in texts.items()
-    }
-    np.testing.assert_allclose(features(columns.to_json(), texts), expected, atol=1e-6)
+    for nothing in (None, "", pd.NA):
+        some = {
+            name: [nothing if g else v for v, g in zip(values, gone[name], strict=True)]
+            for name, values in texts.items()
+        }
+        found = features(columns.to_json(), some)
+        np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_every_day_of_the_calendar(table_model, frame):

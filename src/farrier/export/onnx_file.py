@@ -1,6 +1,8 @@
 """A fitted model as a whole ONNX model: inputs, network, outputs."""
 
 import json
+import os
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +46,19 @@ def to_onnx(
         raise ValueError(f"`quantiles` must lie between 0 and 1, got {quantiles!r}.")
     found = onnx_model(to_numpy(model, method=method), levels)
     if path is not None:
-        Path(path).write_bytes(found.SerializeToString())
+        _write(Path(path), found.SerializeToString())
     return found
+
+
+def _write(path: Path, data: bytes) -> None:
+    """In one piece: a file under its own name is always whole."""
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def onnx_model(predictor: Predictor, levels: tuple[float, ...]) -> ModelProto:
