@@ -107,6 +107,7 @@ class NodesDisplay(AbstractDisplay):
             label=f"on above {self.threshold:g}",
         )
         ax.set_yscale("log")
+        ax.yaxis.set_major_formatter("{x:g}")
         ax.set_xlabel("node, largest first")
         ax.set_ylabel("share in what the node feeds")
         ax.legend(loc="best", fontsize="small")
@@ -307,7 +308,7 @@ class CalibrationDisplay(AbstractDisplay):
         )
         ax.set_xlabel(self.label, parse_math=False)
         ax.set_ylabel("how often it came")
-        ax.legend(loc="upper left", fontsize="small")
+        ax.legend(loc="lower right", fontsize="small")
 
 
 @dataclass

@@ -7,6 +7,7 @@ import pytest
 from sklearn.feature_selection import SelectFromModel
 
 from farrier import HorseshoeClassifier, HorseshoeRegressor, load
+from farrier.estimators.summary import Summary
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -50,6 +51,60 @@ def classifier():
 def close_figures():
     yield
     plt.close("all")
+
+
+# -- in words --------------------------------------------------------------------------
+
+
+def test_summary_says_what_was_fitted(regressor, classifier):
+    found = regressor.summary()
+    assert found["task"] == "regression"
+    assert found["rows"] == "120"
+    low, high = regressor.width_interval(0.9)[0]
+    on = f"{regressor.widths_[0]} of 8 nodes on (90 % interval {low} to {high})"
+    assert found["hidden layer 1"] == on
+    history = regressor.history_
+    assert found["bound"] == f"{history.bound[-1] / 120:.3f} nats a row"
+    assert found["training"].startswith("whole budget used; 400 steps in ")
+    noise = float(found["noise sd"].split()[0])
+    assert 150 < noise < 350  # 200, in the units of y
+    assert found["Pareto k"].startswith("not known: call summary(X, y)")
+    assert str(found).splitlines()[0] == repr(found).splitlines()[0]
+    of_classes = classifier.summary()
+    assert of_classes["task"] == "classification, 2 classes"
+    assert "noise sd" not in dict(of_classes.lines)
+
+
+def test_summary_has_a_word_on_the_posterior(regressor, classifier):
+    """Of the rows of the fit only; a factorised q over a network is too narrow (K2)."""
+    for model, rows in ((regressor, table()), (classifier, labels())):
+        found = model.summary(*rows)["Pareto k"]
+        assert float(found.split(",")[0]) > 0.5
+        assert "calibration" in found or "near" in found
+    with pytest.raises(ValueError, match=r"needs the 120 rows of the fit.*got 30"):
+        regressor.summary(*table(30))
+
+
+def test_summary_in_a_notebook_is_escaped():
+    html = Summary("<title>", (("a & b", "<i>"),))._repr_html_()
+    assert "&lt;title&gt;" in html
+    assert "<th style='text-align: left'>a &amp; b</th>" in html
+    assert "<td style='text-align: left'>&lt;i&gt;</td>" in html
+
+
+def test_view_in_a_notebook_shows_the_widths(regressor):
+    line = f"Nodes on: {regressor.widths_[0]} of 8."
+    assert line in regressor._repr_mimebundle_()["text/html"]
+    assert line in regressor._repr_html_()
+    assert "Nodes on" not in HorseshoeRegressor()._repr_html_()
+
+
+def test_what_nobody_asked_for_is_not_listed():
+    """scikit-learn's view in notebooks would wait for it."""
+    model = HorseshoeRegressor()
+    assert "feature_scores_" not in dir(model)
+    model._input_report = np.zeros((2, 3))
+    assert "feature_scores_" in dir(model)
 
 
 # -- figures ---------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from farrier.infer.train import (
     epoch_order,
     gain_left,
     next_order,
+    rise_at_the_end,
     round_up,
     run_chunk,
     train,
@@ -249,6 +250,26 @@ def test_gain_left_ignores_records_that_are_not_finite():
     )
     assert gain_left(history, 0, 2_000) == gain_left(good, 0, 2_000)
     assert gain_left(history, 250, 2_000) == math.inf
+
+
+@pytest.mark.parametrize("slope", [0.3, 1.0])
+def test_rise_at_the_end_is_that_of_a_line(slope):
+    """Slope and standard error by scipy, over the last fifth of the records (T4)."""
+    bound = noisy(slope)
+    bound[:-20] -= 1_000  # older records do not count
+    history = history_of(bound)
+    line = stats.linregress(history.step[-20:], bound[-20:])
+    expected = (line.slope - 2 * line.stderr) * (history.step[-1] - history.step[-20])
+    np.testing.assert_allclose(rise_at_the_end(history), expected, rtol=1e-9)
+
+
+def test_rise_at_the_end_is_none_where_nothing_is_sure():
+    """A plateau, a fall, too few records (T4)."""
+    rises = [rise_at_the_end(history_of(noisy(0.0, seed=s))) for s in range(50)]
+    assert np.mean(np.array(rises) == 0) > 0.9
+    assert rise_at_the_end(history_of(noisy(-1.0))) == 0
+    assert rise_at_the_end(history_of(noisy(1.0, records=49))) == 0
+    assert rise_at_the_end(history_of(noisy(1.0, records=50))) > 0
 
 
 def test_an_easy_run_stops_by_itself_and_cools_down(getkey):

@@ -42,6 +42,7 @@ from ..infer.train import (
     Status,
     TrainConfig,
     converted,
+    rise_at_the_end,
     run_chunk,
     train,
 )
@@ -74,6 +75,7 @@ PASSES = 40  # budget where a pass is long ...
 MOST_STEPS = 20_000  # ... but never more than this
 CHECK_ROWS = 10_000  # training rows kept for the self-check of compaction
 SCORE_ROWS = 1_000  # training rows from which node scores are worked out
+RISING = 0.02  # nats a row; a bound that rises by more at the end is not there yet
 PARTIAL_WARM_UP = 1_000  # steps of partial_fit over which the KL weight rises
 
 
@@ -331,7 +333,17 @@ class NetworkEstimator(BaseEstimator):
             )
         if history.status is Status.INTERRUPTED:
             done = history.step[-1] if len(history.step) else 0
-            warn(f"Training was interrupted; the model is that of step {done}.")
+            warn(
+                f"Training was interrupted; the model is that of step {done}. Fit "
+                "again, or go on from a checkpoint: `fit(X, y, checkpoint=...)`."
+            )
+        rise = rise_at_the_end(history) / self._rows_seen
+        if history.status is Status.BUDGET and self.early_stopping and rise > RISING:
+            warn(
+                f"Training has not converged: its budget of {self.n_iter_} passes is "
+                f"used up, and over the last fifth of it the bound still rose by "
+                f"{rise:.2g} nats a row. Try a larger `max_iter`."
+            )
 
     def _warn_of_widths(self) -> None:
         if self.history_.status is Status.NOT_FINITE:
@@ -505,6 +517,10 @@ class NetworkEstimator(BaseEstimator):
     @abc.abstractmethod
     def _targets(self, y: np.ndarray) -> np.ndarray:
         """Targets in the units of the network."""
+
+    @abc.abstractmethod
+    def _target_scale(self) -> np.ndarray:
+        """What one unit of the network is in the units of each target."""
 
     @abc.abstractmethod
     def _own_from_file(self, header: dict, arrays: dict[str, np.ndarray]) -> None:

@@ -111,6 +111,12 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
             )
         return X, self._codes(y), weight
 
+    def _check_again(
+        self, X: Unchecked, y: Unchecked, sample_weight: Unchecked
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        X, y = self._checked_xy(X, y, reset=False)
+        return X, self._codes(y), self._checked_weight(sample_weight, y)
+
     def partial_fit(
         self,
         X: Unchecked,
@@ -184,6 +190,9 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
 
     def _targets(self, y: np.ndarray) -> np.ndarray:
         return y  # class numbers have no units
+
+    def _target_scale(self) -> np.ndarray:
+        return np.ones(1)
 
     def _likelihood_for(self, rows: float) -> CategoricalLikelihood:
         if not isinstance(self.likelihood, Categorical | None):

@@ -145,6 +145,12 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         X, y = self._checked_xy(X, y, reset=not self._goes_on)
         return X, y, checked_weight(sample_weight, len(X))
 
+    def _check_again(
+        self, X: Unchecked, y: Unchecked, sample_weight: Unchecked
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        X, y = self._checked_xy(X, y, reset=False)
+        return X, y, checked_weight(sample_weight, len(X))
+
     def partial_fit(
         self,
         X: Unchecked,
@@ -199,6 +205,9 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
 
     def _targets(self, y: np.ndarray) -> np.ndarray:
         return self._y_standard(y)
+
+    def _target_scale(self) -> np.ndarray:
+        return self._y_standard.scale
 
     def _likelihood_for(self, rows: float) -> GaussianLikelihood:
         noise = GaussianNoise() if self.likelihood is None else self.likelihood

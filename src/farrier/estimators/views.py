@@ -14,9 +14,12 @@ from ..displays import (
     HistoryDisplay,
     NodesDisplay,
 )
+from ..infer.compact import is_factorised
+from ..infer.psis import log_weights, pareto_k
 from ..infer.relevance import input_shares
 from .base import NetworkEstimator
 from .checks import Unchecked, checked_level, numbers_only
+from .summary import Summary, summarise
 
 POINTS = 120  # of a band
 
@@ -31,6 +34,71 @@ class ViewedEstimator(NetworkEstimator):
         """Rows of the fit: the sum of their weights."""
         check_is_fitted(self)
         return float(self._rows_seen)
+
+    # -- in words -----------------------------------------------------------------
+
+    def summary(
+        self, X: Unchecked = None, y: Unchecked = None, sample_weight: Unchecked = None
+    ) -> Summary:
+        """What was fitted, how wide it is, how the training ended: a table of text.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            The rows of the fit. With them there is a word on how far the variational
+            posterior is from the exact one: the shape k of the tail of importance
+            weights of whole networks (K2).
+        """
+        check_is_fitted(self)
+        k = None if X is None else self._pareto_k(X, y, sample_weight)
+        return summarise(self, k)
+
+    def _pareto_k(self, X: Unchecked, y: Unchecked, sample_weight: Unchecked) -> float:
+        x, y, weight = self._check_again(X, y, sample_weight)
+        if not np.isclose(weight.sum(), self._rows_seen):
+            raise ValueError(
+                f"`summary` needs the {self._rows_seen:g} rows of the fit, with their "
+                f"weights, to say how far the posterior is from the exact one; got "
+                f"{weight.sum():g}. Give those rows, or none."
+            )
+        network = self._compacted().network
+        if not is_factorised(network):
+            raise ValueError(
+                "How far the posterior is from the exact one is known only for "
+                '`posterior="factorised"`. Call `summary()` without rows.'
+            )
+        x, y = self._x_standard(x), self._targets(y)
+        return pareto_k(log_weights(network, x, y, weight, key=self._key("nodes")))
+
+    def _repr_html_inner(self) -> str:
+        return super()._repr_html_inner() + self._widths_html()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] += self._widths_html()
+        return bundle
+
+    def _widths_html(self) -> str:
+        """One line below scikit-learn's own view of an estimator."""
+        if not hasattr(self, "network_"):
+            return ""
+        pairs = zip(self.widths_, self._built_widths, strict=True)
+        on = ", ".join(f"{on} of {built}" for on, built in pairs)
+        return f"<p>Nodes on: {on}. <code>summary()</code> says more.</p>"
+
+    def __dir__(self) -> list[str]:
+        # scikit-learn's view in notebooks reads all that is listed here; scores of
+        # inputs that nobody asked for yet would make it wait for them.
+        known = hasattr(self, "_input_report")
+        hidden = () if known else ("feature_scores_", "feature_importances_")
+        return [name for name in super().__dir__() if name not in hidden]
+
+    @abc.abstractmethod
+    def _check_again(
+        self, X: Unchecked, y: Unchecked, sample_weight: Unchecked
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Checked rows, targets as in a fit, and weights, of a fitted estimator."""
 
     # -- figures ------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from ..model.network import Network
 RECORDS_PER_CHUNK = 10
 CHUNKS = 40
 PLATEAU_RECORDS = 40  # a tenth of the budget
+LEAST_RECORDS = 10  # from which a slope at the end is told
 # XLA's own choice is 256 bits; where a processor has no wider ones, nothing changes.
 COMPILER_OPTIONS = {"xla_cpu_prefer_vector_width": 512}
 
@@ -463,12 +464,33 @@ def gain_left(history: History, since: int, until: int) -> float:
     bound = history.bound[recent][-PLATEAU_RECORDS:]
     if len(step) < PLATEAU_RECORDS:
         return math.inf
+    slope, error = _line(step, bound)
+    return float((slope + 2 * error) * (until - step[-1]))
+
+
+def rise_at_the_end(history: History) -> float:
+    """Least, in nats, that the bound surely gained over the last fifth of a run (T4).
+
+    A straight line through its records: two standard errors under its slope, times its
+    length. Zero where that is less, or where there are too few records.
+    """
+    finite = np.isfinite(history.bound)
+    step, bound = history.step[finite], history.bound[finite]
+    last = len(step) // 5
+    if last < LEAST_RECORDS:
+        return 0.0
+    step, bound = step[-last:], bound[-last:]
+    slope, error = _line(step, bound)
+    return max(0.0, float((slope - 2 * error) * (step[-1] - step[0])))
+
+
+def _line(step: np.ndarray, bound: np.ndarray) -> tuple[float, float]:
+    """Slope of a straight line through records, and its standard error."""
     centred = step - step.mean()
     spread = (centred**2).sum()
     slope = (centred * bound).sum() / spread
     residual = bound - bound.mean() - slope * centred
-    error = math.sqrt((residual**2).sum() / (len(step) - 2) / spread)
-    return float((slope + 2 * error) * (until - step[-1]))
+    return slope, math.sqrt((residual**2).sum() / (len(step) - 2) / spread)
 
 
 @dataclass
