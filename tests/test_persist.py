@@ -5,6 +5,8 @@ import os
 import stat
 import struct
 import warnings
+from functools import cache
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -12,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from model_files import rows as file_rows
+from model_files import table as file_table
 from safetensors.numpy import save_file
 
 from farrier import (
@@ -328,6 +332,146 @@ def test_a_tree_is_filled_by_name(getkey):
     assert sorted(arrays) == ["tree['a']", "tree['b'][0]"]
     empty = {"a": jnp.zeros(3), "b": (jnp.zeros(2, int), "text")}
     assert eqx.tree_equal(persist.fill(empty, "tree", arrays), tree)
+
+
+# --- headers that make no sense ---------------------------------------------------
+
+FILES = Path(__file__).parent / "files"
+NAMES = ("regressor-2", "classifier-2", "table-2")
+NONSENSE = {"no": "sense"}  # wrong in any place of a header
+# Numbers that only a fit would look at, and sizes.
+SETTINGS = ("kl_weight", "kl_warm_up", "learning_rate_init", "averaging", "tol")
+SIZES = (("n_features_in",), ("widths", 0), ("built_widths", 0), ("params", "n_draws"))
+
+
+def places(value, path=()):
+    """The paths of all values within a header."""
+    yield path
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from places(value[key], (*path, key))
+
+
+@cache
+def content(name):
+    """Header, as text, and arrays of a file."""
+    header, arrays = persist.read(FILES / f"{name}.safetensors", "model")
+    return json.dumps(header), arrays
+
+
+def altered(name, path, change):
+    """The header with one value replaced, or taken out where `change` is deleting."""
+    header = json.loads(content(name)[0])
+    *outer, last = path
+    place = header
+    for key in outer:
+        place = place[key]
+    if change is DELETED:
+        del place[last]
+    else:
+        place[last] = change
+    return header
+
+
+DELETED = object()
+
+
+def alterations():
+    """All headers that must be refused: name of the file, path, what stands there."""
+    for name in NAMES:
+        header = json.loads(content(name)[0])
+        for path in places(header):
+            # What a model is about may say more than we know of.
+            if path and path[0] not in ("format", "kind") and path[-1] != "about":
+                yield name, path, NONSENSE
+                if isinstance(path[-1], str) and "about" not in path[:-1]:
+                    yield name, path, DELETED
+        for path in SIZES:
+            for value in (10**12, -1, 2.5, "many"):
+                yield name, path, value
+        for path in (*(("params", name) for name in SETTINGS), ("rows",)):
+            yield name, path, float("nan")
+        yield name, ("params", "prior"), {"object": "Farrier", "fields": {}}
+        for pairs in (1, 10**12):
+            matrix = {"object": "Matrix", "fields": {"pairs": pairs}}
+            yield name, ("params", "posterior"), matrix
+        yield name, ("params", "more"), 1
+        yield name, ("seed",), 10**30
+    yield "classifier-2", ("classes", "dtype"), "<U999999999"
+    yield "classifier-2", ("classes", "dtype"), "(99999,99999)f8"
+    yield "classifier-2", ("classes", "values"), ["low", "low", "middle"]
+    yield "regressor-2", ("columns",), 10**9
+    yield "table-2", ("table", "about"), "sense"
+
+
+# "table" itself may be absent: the file is then one of the estimator alone.
+ALTERATIONS = [a for a in alterations() if a[1:] != (("table",), DELETED)]
+
+
+def test_a_header_that_makes_no_sense_is_told_in_one_line(tmp_path):
+    """Whatever stands where; checksums are right. Nothing is built that is large."""
+    path = tmp_path / "file.safetensors"
+    assert len(ALTERATIONS) > 300
+    for name, place, change in ALTERATIONS:
+        persist.write(path, "model", altered(name, place, change), content(name)[1])
+        with pytest.raises(ValueError, match=r"file\.safetensors") as caught:
+            pytest.fail(f"{load(path)} has {change} at {place}")
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_of_format_2_predicts_what_it_always_did(name):
+    """tests/model_files.py made these once; they stand for all files of users."""
+    expected = json.loads((FILES / "expected-2.json").read_text())[name]
+    model = load(FILES / f"{name}.safetensors")
+    if name == "classifier-2":
+        found = model.predict_proba(file_rows())
+    elif name == "regressor-2":
+        found = model.predict(file_rows(), return_std=True)
+        assert model.prior == Horseshoe(layer_scale=0.5)
+    else:
+        frame = file_table()
+        found = [model.predict(frame), *model.predict_interval(frame, 0.8)]
+        assert model.about["holdout"]["rmse"] == 0.5
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_an_older_format_is_migrated_or_refused(tmp_path, monkeypatch):
+    path = written(tmp_path)
+    monkeypatch.setattr(persist, "FORMAT", 4)
+    with pytest.raises(ValueError, match=r"has format 2, .* Fit .* again, or .* 0\.9"):
+        persist.read(path, "model")
+    steps = {
+        2: lambda content: (content[0] | {"note": "from 2"}, content[1]),
+        3: lambda content: (content[0] | {"more": content[0]["note"]}, content[1]),
+    }
+    monkeypatch.setattr(persist, "MIGRATIONS", steps)
+    header, arrays = persist.read(path, "model")
+    assert header["more"] == "from 2"
+    assert arrays.keys() == ARRAYS.keys()
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[]", "3", "{}", '{"format": 2}', "{"])
+def test_a_header_that_is_no_header_is_told(tmp_path, text):
+    path = tmp_path / "file.safetensors"
+    save_file({"weight": np.ones(3)}, path, {"farrier": text})
+    with pytest.raises(ValueError, match=r"file\.safetensors' is damaged"):
+        load(path)
+
+
+@pytest.mark.parametrize("number", ["2", None, 2.5, True])
+def test_a_format_that_is_no_number_is_told(tmp_path, monkeypatch, number):
+    monkeypatch.setattr(persist, "FORMAT", number)
+    path = written(tmp_path)
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="is damaged: its format is"):
+        load(path)
+
+
+def test_arrays_of_another_type_are_told():
+    skeleton = {"w": jnp.zeros(3)}
+    with pytest.raises(ValueError, match=r"`net\['w'\]` should be of float64, found"):
+        persist.fill(skeleton, "net", {"net['w']": np.zeros(3, int)})
 
 
 # --- writing ----------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """Reading a model back from its file."""
 
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 from .. import persist
 from ..core.posteriors import POSTERIORS, AbstractPosterior
@@ -30,14 +32,19 @@ def load(path: str | Path) -> Estimator | TableModel:
         cls = CLASSES[header["class"]]
         check_header(header, arrays, {*cls().get_params(deep=False)})
         estimator = cls._from_file(header, arrays)
-        _check_settings(estimator)
+        _check_settings(estimator, header["params"])
         if "table" not in header:
             return estimator
         return TableModel.from_header(header["table"], estimator)
 
 
-def _check_settings(estimator: Estimator) -> None:
-    """What `fit` would refuse, a file must not bring in."""
+def _check_settings(estimator: Estimator, params: dict[str, Any]) -> None:
+    """What `fit` would refuse, a file must not bring in; nor an object in part."""
+    for name, found in params.items():
+        if isinstance(found, dict) and "object" in found:
+            needed = {f.name for f in dataclasses.fields(getattr(estimator, name))}
+            if found["fields"].keys() != needed:
+                raise ValueError(f"`{name}` does not have the fields {sorted(needed)}")
     check_settings(estimator.get_params(deep=False))
     estimator._checked_widths()
     estimator._config(2)

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import persist
 from ..tables import Column, Columns, TableError
-from ..tables.files import Frame
+from ..tables.files import Frame, imported
 from ..tables.table import CLASSIFICATION, REGRESSION
 from .classifier import HorseshoeClassifier
 from .headers import is_number, is_text, list_of, record, whole
@@ -46,22 +46,22 @@ class TableModel:
 
     def predict(self, frame: Frame) -> np.ndarray:
         """Predictive means, or the most probable labels."""
-        return self.estimator.predict(self.columns.features(frame))
+        return self.estimator.predict(self._features(frame))
 
     def predict_proba(self, frame: Frame) -> np.ndarray:
         """Probability of each class, in the order of `estimator.classes_`."""
-        return self._classifier.predict_proba(self.columns.features(frame))
+        return self._classifier.predict_proba(self._features(frame))
 
     def predict_interval(
         self, frame: Frame, level: float = 0.9
     ) -> tuple[np.ndarray, np.ndarray]:
         """Ends of the central interval that holds the target with this probability."""
-        return self._regressor.predict_interval(self.columns.features(frame), level)
+        return self._regressor.predict_interval(self._features(frame), level)
 
     def log_density(self, frame: Frame) -> np.ndarray:
         """Log density of the target of each row, in nats, in its own units."""
         y = self.known_targets(frame)
-        return self.estimator.log_density(self.columns.features(frame), y)
+        return self.estimator.log_density(self._features(frame), y)
 
     def known_targets(self, frame: Frame) -> np.ndarray:
         """Targets, none of which is a label that the training rows did not have."""
@@ -82,7 +82,7 @@ class TableModel:
         Of a regression `mean`, `std`, `low` and `high`; of a classification `label` and
         one probability for each class.
         """
-        X = self.columns.features(frame)
+        X = self._features(frame)
         if isinstance(self.estimator, HorseshoeRegressor):
             mean, std = self.estimator.predict(X, return_std=True)
             low, high = self.estimator.predict_interval(X, level)
@@ -97,7 +97,7 @@ class TableModel:
         Of a regression also the share of targets within the intervals of 50, 80, 90
         and 95 %; of a classification the Brier score, summed over classes.
         """
-        X, y = self.columns.features(frame), self.known_targets(frame)
+        X, y = self._features(frame), self.known_targets(frame)
         density = float(self.estimator.log_density(X, y).mean())
         if isinstance(self.estimator, HorseshoeRegressor):
             error = self.estimator.predict(X) - y
@@ -168,6 +168,14 @@ class TableModel:
                 )
         columns = tuple(Column(str(name), "number") for name in names)
         return cls(Columns(columns, None, task), estimator)
+
+    def _features(self, frame: Frame) -> Any:
+        """Rows x features; with names, if the estimator was fitted to names."""
+        X = self.columns.features(frame)
+        if not hasattr(self.estimator, "feature_names_in_"):
+            return X
+        pandas, _ = imported()
+        return pandas.DataFrame(X, columns=self.estimator.feature_names_in_)
 
     @property
     def _classifier(self) -> HorseshoeClassifier:

@@ -1,4 +1,4 @@
-"""Make the model files of this folder: `python tests/files/make.py FOLDER`.
+"""Make the model files of tests/files: `python tests/model_files.py FOLDER`.
 
 They stand for all files that users have. They were made once, by the version that the
 header of each names, and must load with the same predictions for ever: a change that
