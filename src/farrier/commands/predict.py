@@ -1,5 +1,6 @@
 """`farrier predict`: a table with no target becomes a table of predictions."""
 
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -31,10 +32,12 @@ def predict(
     from ..tables.files import imported
 
     pandas, _ = imported()
+    chunks = read_chunks(data)
+    first = next(chunks)  # before anything that takes its time
     fitted = load_table_model(model)
     rows, names, extra = 0, [], []
     with notes() as said, writing(output) as add:
-        for frame in read_chunks(data):
+        for frame in chain([first], chunks):
             if not rows:
                 fitted.columns.check(frame)
                 extra = fitted.columns.extra(frame)
