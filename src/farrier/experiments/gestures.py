@@ -29,7 +29,7 @@ from ._models import (
     written,
 )
 
-HOURS = "about an hour on 2 cores; with --short about 15 minutes"
+HOURS = "about 20 minutes on 2 cores; with --short about 5 minutes"
 BY_SUBJECT = "by subject"
 NEARLY = 0.01  # of the error rate: no more than this is a small loss
 NOTES = """\
