@@ -22,7 +22,7 @@ from ..plots import COLOURS, LABELS, Figure, cubic_figure, legend_below, new_fig
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
 from ._models import fit_each
 
-HOURS = "about 10 minutes on 2 cores"
+HOURS = "about half an hour on 2 cores"
 SHOWN = 3  # widths of which bands are drawn: the largest
 GRID = np.linspace(-5, 5, 101)
 BAND, DATA = ("x", "mean", "std"), ("data_x", "data_y")
