@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 import pytest
 import typer.main
 
@@ -17,7 +18,8 @@ BUILT = {"_build", "gallery"}  # folders that `make docs` fills
 DOCS = [p for p in sorted(ROOT.glob("docs/**/*.md")) if not BUILT & {*p.parts}]
 PAGES = [ROOT / "README.md", *DOCS]
 SHELL = ("", "bash", "sh", "shell", "console")
-STEPS = 100  # of each fit that sets no budget of its own
+STEPS = 100  # of each fit that sets no budget of its own ...
+README_STEPS = 1_000  # ... and of that in the README, whose predictions are looked at
 
 
 def blocks(page: Path, *languages: str) -> list[str]:
@@ -34,20 +36,35 @@ def each(pages: list[Path], *languages: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("page", chosen, ids=names)
 
 
+def run(page: Path, steps: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """All blocks of a page, one after the other; the names that they leave."""
+    matplotlib.use("agg")
+    for name in ("STEPS", "STEPS_FEW_ROWS", "MOST_STEPS"):
+        monkeypatch.setattr(base, name, steps)
+    # Which compiles a program of its own, to warn of widths that so few steps leave.
+    monkeypatch.setattr(base.NetworkEstimator, "_warn_of_widths", lambda self: None)
+    names: dict[str, Any] = {"__name__": page.stem}
+    for block in blocks(page, "python"):
+        exec(compile(block, page.name, "exec"), names)
+    return names
+
+
 @each(DOCS, "python")
 @pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
 def test_python_blocks_run(page, tmp_path, monkeypatch):
-    """All blocks of a page, one after the other, each fit with few steps.
-
-    Those of the README run at full settings, in test_readme.py.
-    """
     monkeypatch.chdir(tmp_path)
-    matplotlib.use("agg")
-    for name in ("STEPS", "STEPS_FEW_ROWS", "MOST_STEPS"):
-        monkeypatch.setattr(base, name, STEPS)
-    names: dict = {"__name__": page.stem}
-    for block in blocks(page, "python"):
-        exec(compile(block, page.name, "exec"), names)
+    run(page, STEPS, monkeypatch)
+
+
+@pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
+def test_the_readme_predicts_what_it_says(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = run(ROOT / "README.md", README_STEPS, monkeypatch)
+    y, mean, low, high = (names[n] for n in ("y_test", "mean", "low", "high"))
+    assert np.sqrt(np.mean((mean - y) ** 2)) < np.std(y)
+    assert 0.8 < np.mean((low < y) & (y < high)) < 0.98
+    assert (names["model"].predict(names["X_test"]) == mean).all()
+    assert "nodes kept" in capsys.readouterr().out
 
 
 def commands(page: Path) -> list[list[str]]:
