@@ -72,6 +72,8 @@ TARGETS = {
     ("many fits", "ratio"): 10.0,
     ("shrinking", "ratio"): 0.5,
     ("start-up", "help_s"): 0.7,
+    ("load and predict", "load_s"): 2.0,
+    ("load and predict", "predict_s"): 2.0,
     ("memory", "fit_GB"): 1.5,
 }
 
@@ -389,6 +391,35 @@ def compile_time() -> dict[str, float]:
     return {"cold_s": found[0], "cached_s": found[1], "ratio": found[1] / found[0]}
 
 
+def load_and_predict() -> dict[str, float]:
+    """Seconds to read a default model of 1,000 x 8, and to predict 10,000 rows then.
+
+    In a new process, after farrier is imported; intervals and all.
+    """
+    program = (
+        "import sys, time, numpy as np\n"
+        "from farrier import load\n"
+        "x = np.load(sys.argv[2])\n"
+        "began = time.perf_counter()\n"
+        "model = load(sys.argv[1])\n"
+        "read = time.perf_counter()\n"
+        "model.predict(x, return_std=True), model.predict_interval(x)\n"
+        "ended = time.perf_counter()\n"
+        "print(read - began if sys.argv[3] == 'load' else ended - read)\n"
+    )
+    x, y = smooth_table(1_000, 8)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [str(Path(folder) / name) for name in ("model.safetensors", "x.npy")]
+        HorseshoeRegressor(random_state=0).fit(x, y).save(paths[0])
+        np.save(paths[1], smooth_table(10_000, 8)[0])
+        return {
+            f"{what}_s": statistics.median(
+                printed(program, *paths, what) for _ in range(REPEATS)
+            )
+            for what in ("load", "predict")
+        }
+
+
 def memory(data: Path) -> dict[str, float]:
     """Peak resident size of one pass over covtype, against the size of the table."""
     program = (
@@ -464,6 +495,7 @@ def parts(data: Path) -> dict[str, Callable[[], dict[str, float]]]:
         "fit and predict": fit_and_predict,
         "start-up": start_up,
         "compile": compile_time,
+        "load and predict": load_and_predict,
         "memory": partial(memory, data),
         "shrinking": partial(shrinking, data),
     }
