@@ -81,7 +81,7 @@ SHORT = Config(
     runs=(
         (400, 100, tuple(MODELS)),
         (1200, 60, ("horseshoe", "gaussian")),
-        (800, 30, ("horseshoe",)),
+        (800, 60, ("horseshoe",)),
     )
 )
 SMOKE = Config(
@@ -325,9 +325,12 @@ def claims(rows: list[Row]) -> list[Claim]:
     narrow = by_width[min(by_width)]
     if {"horseshoe", "scale-mixture"} <= narrow.keys():
         found.append(spike_claim(narrow["horseshoe"], narrow["scale-mixture"]))
-    ours = horseshoes(rows)
-    if len(ours) > 1:
-        found.append(width_claim(ours))
+    by_epochs: dict[int, list[Row]] = {}
+    for row in horseshoes(rows):
+        by_epochs.setdefault(row["epochs"], []).append(row)
+    if by_epochs:  # only what was trained for as long can be compared
+        alike = max(by_epochs.values(), key=len)
+        found += [width_claim(alike)] if len(alike) > 1 else []
     return found
 
 
@@ -378,12 +381,14 @@ def width_claim(horseshoes: list[Row]) -> Claim:
         [[layer[0]["median"] for layer in row["smallest"]] for row in horseshoes]
     )
     falls = (np.diff(sizes, axis=0) < 0).all(0)
+    epochs = horseshoes[0]["epochs"]
     told = [
-        f"{row['width']}: {size[0]:.2g} and {size[1]:.2g} ({row['epochs']} epochs)"
+        f"{row['width']}: {size[0]:.2g} and {size[1]:.2g}"
         for row, size in zip(horseshoes, sizes, strict=True)
     ]
     return Claim(
         "The wider the network, the nearer to 0 the weights into its smallest unit.",
-        f"Median size of those weights in the two layers, {'; '.join(told)}.",
+        f"Median size of those weights in the two layers, after {epochs} epochs, "
+        f"{'; '.join(told)}.",
         verdict(holds=bool(falls.all()), partly=bool(falls.any())),
     )
