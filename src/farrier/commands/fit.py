@@ -87,7 +87,7 @@ def fit(
 
     Ctrl-C keeps what was learned; the same command with --resume then goes on.
     """
-    checkpoint = output.with_name(f"{output.name}.checkpoint")
+    checkpoint = output.parent / f"{output.name}.checkpoint"
     _check_files(output, checkpoint, resume=resume, force=force)
     say: Callable[[str], None] = (lambda text: None) if as_json else typer.echo
     from ..tables import Columns, find_task, read_table
