@@ -84,7 +84,9 @@ ORDER = {
     "estimators": (
         "checks",
         "headers",
+        "callbacks",
         "base",
+        "draws",
         "summary",
         "views",
         "regressor",
@@ -113,6 +115,7 @@ DOORS = {
     "safetensors": {"persist.py"},
     "sklearn": {
         "estimators/checks.py",
+        "estimators/callbacks.py",
         "estimators/base.py",
         "estimators/views.py",
         "estimators/many.py",
@@ -122,6 +125,7 @@ DOORS = {
     "rich": {"console.py"},
     "typer": {"cli.py", *(f"commands/{name}.py" for name in COMMANDS)},
     "matplotlib": {"plots.py", "displays.py", "report/figures.py"},
+    "arviz": {"estimators/draws.py"},
     "jinja2": {"report/page.py"},
     "pooch": {"datasets.py"},
     "onnx": {"export/graph.py"},

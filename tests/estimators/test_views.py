@@ -1,5 +1,8 @@
 """What a user looks at after a fit."""
 
+import copy
+import sys
+
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
@@ -99,12 +102,15 @@ def test_view_in_a_notebook_shows_the_widths(regressor):
     assert "Nodes on" not in HorseshoeRegressor()._repr_html_()
 
 
-def test_what_nobody_asked_for_is_not_listed():
-    """scikit-learn's view in notebooks would wait for it."""
-    model = HorseshoeRegressor()
+def test_what_nobody_asked_for_is_not_worked_out(regressor):
+    """Listing an estimator, as scikit-learn's view in notebooks does, is quick."""
+    model = copy.copy(regressor)
+    vars(model).pop("_input_report", None)
     assert "feature_scores_" not in dir(model)
-    model._input_report = np.zeros((2, 3))
-    assert "feature_scores_" in dir(model)
+    assert "_input_report" not in vars(model)
+    assert {"widths_", "plot_nodes"} <= {*dir(model)}
+    model._input_report = np.zeros((2, 4))
+    assert {"feature_scores_", "feature_importances_"} <= {*dir(model)}
 
 
 # -- figures ---------------------------------------------------------------------------
@@ -224,3 +230,35 @@ def test_scores_survive_a_file(regressor, tmp_path):
     again = load(tmp_path / "model.safetensors")
     np.testing.assert_array_equal(again.feature_scores_, regressor.feature_scores_)
     assert again.plot_nodes().get_xlabel() == "node, largest first"
+
+
+# -- draws -----------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of ArviZ 0.23, about its own
+def test_draws_for_arviz(regressor, classifier):
+    pytest.importorskip("arviz")
+    X, _ = table(7, seed=3)
+    found = regressor.to_arviz(X)
+    noise = found["posterior"]["noise_sd"].to_numpy()
+    assert noise.shape == (1, 48, 1)
+    assert np.median(noise) == pytest.approx(
+        float(regressor.summary()["noise sd"].split()[0]), rel=0.02
+    )
+    tau = found["posterior"]["layer_1_tau"].to_numpy()
+    assert tau.shape == (1, 48, len(regressor.node_scores_[0]))
+    loc = np.asarray(regressor.network_.layers[0].scales["tau"].q.loc)
+    sd = np.asarray(regressor.network_.layers[0].scales["tau"].q.scale)
+    error = sd / np.sqrt(48)
+    assert (abs(np.log(tau).mean((0, 1)) - loc) < 5 * error).all()
+    drawn = found["posterior_predictive"]["y"].to_numpy()
+    assert drawn.shape == (1, 48, 7)
+    assert "posterior_predictive" not in regressor.to_arviz()
+    p = classifier.to_arviz(X)["posterior_predictive"]["p"].to_numpy()
+    np.testing.assert_allclose(p.mean((0, 1)), classifier.predict_proba(X), rtol=1e-6)
+
+
+def test_a_missing_arviz_is_named(regressor, monkeypatch):
+    monkeypatch.setitem(sys.modules, "arviz", None)
+    with pytest.raises(ImportError, match=r"farrier\[arviz\]"):
+        regressor.to_arviz()

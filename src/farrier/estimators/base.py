@@ -54,6 +54,7 @@ from ..model.likelihoods import (
 )
 from ..model.network import ACTIVATIONS, Network
 from ..prepare import Standardiser, merge_rows
+from .callbacks import CallbackSupportMixin, watcher, with_callbacks
 from .checks import (
     Unchecked,
     all_or_nothing,
@@ -82,7 +83,7 @@ PARTIAL_WARM_UP = 1_000  # steps of partial_fit over which the KL weight rises
 Callback: TypeAlias = Callable[[float, History], None]
 
 
-class NetworkEstimator(BaseEstimator):
+class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
     """What regression and classification share."""
 
     n_features_in_: int
@@ -180,6 +181,7 @@ class NetworkEstimator(BaseEstimator):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Checked rows, targets as the network needs them, and weights."""
 
+    @with_callbacks
     def _fit(
         self,
         X: Unchecked,
@@ -192,7 +194,10 @@ class NetworkEstimator(BaseEstimator):
         with all_or_nothing(self):
             rows = self._prepare(X, y, sample_weight)
             job = self._job(*rows, checkpoint)
-            return self._finish(job, self._train(job, checkpoint, callback))
+            after_chunk, at_end = watcher(self, job, X, y)
+            self._finish(job, self._train(job, checkpoint, callback, after_chunk))
+            at_end()
+        return self
 
     def _job(
         self,
@@ -236,20 +241,24 @@ class NetworkEstimator(BaseEstimator):
         return job
 
     def _train(
-        self, job: Job, checkpoint: str | Path | None, callback: Callback | None
+        self,
+        job: Job,
+        checkpoint: str | Path | None,
+        callback: Callback | None,
+        watch: Callable[[Run], None],
     ) -> Run:
         """The training loop with its progress and its checkpoints."""
-        watchers: list[Callable[[Run], None]] = []
-        if callback is not None:
-            steps = job.config.steps
-            watchers.append(
-                lambda run: callback(int(run.state.step) / steps, run.history)
-            )
+        watchers = [watch]
         if checkpoint is not None:
             watchers.append(
                 lambda run: write_checkpoint(
                     checkpoint, run, mark=self._mark, seed=self._seed
                 )
+            )
+        if callback is not None:
+            steps = job.config.steps
+            watchers.append(
+                lambda run: callback(int(run.state.step) / steps, run.history)
             )
         with ExitStack() as stack:
             if self.verbose:

@@ -11,6 +11,8 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from sklearn.utils import check_array
 
+# What scikit-learn keeps on an estimator while its callbacks run.
+RUNNING = ("_callback_fit_ctx", "_skl_callbacks_to_teardown")
 # What a user hands over: an array, a frame, or a mistake that deserves a clear message.
 Unchecked: TypeAlias = Any
 Choice = TypeVar("Choice")
@@ -32,9 +34,13 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
 
 
 def put_back(estimator: Any, before: dict[str, Any]) -> None:
-    """Give an estimator the attributes that it had before."""
+    """Give an estimator the attributes that it had before.
+
+    scikit-learn takes its callbacks down by what it keeps on the estimator: that stays.
+    """
+    running = {k: v for k, v in vars(estimator).items() if k in RUNNING}
     vars(estimator).clear()
-    vars(estimator).update(before)
+    vars(estimator).update(before | running)
 
 
 @contextmanager

@@ -255,6 +255,16 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
             for c in shown
         }
 
+    def _predictive_draws(self, X: Unchecked) -> dict[str, np.ndarray]:
+        drawn = predict.by_chunks(
+            predict.probability_draws,
+            self.network_,
+            (self._checked_rows(X),),
+            self.n_draws,
+            key=self._key("predict"),
+        )
+        return {"p": np.moveaxis(np.asarray(drawn, float), -1, 0)[None]}
+
     def _to_file(self) -> tuple[dict, dict[str, np.ndarray]]:
         header, arrays = super()._to_file()
         labels = {"dtype": self.classes_.dtype.str, "values": self.classes_.tolist()}

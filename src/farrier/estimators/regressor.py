@@ -332,6 +332,10 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         scale, mean = self._y_standard.scale[:, None], self._y_standard.mean[:, None]
         return self._shaped(np.asarray(draws, float) * scale + mean)
 
+    def _predictive_draws(self, X: Unchecked) -> dict[str, np.ndarray]:
+        drawn = self.sample_y(X, self.n_draws, random_state=self._seed)
+        return {"y": np.moveaxis(drawn, -1, 0)[None]}
+
     def _to_file(self) -> tuple[dict, dict[str, np.ndarray]]:
         header, arrays = super()._to_file()
         arrays["y.mean"], arrays["y.scale"] = (

@@ -19,6 +19,7 @@ from ..infer.psis import log_weights, pareto_k
 from ..infer.relevance import input_shares
 from .base import NetworkEstimator
 from .checks import Unchecked, checked_level, numbers_only
+from .draws import posterior_draws, to_arviz
 from .summary import Summary, summarise
 
 POINTS = 120  # of a band
@@ -88,11 +89,12 @@ class ViewedEstimator(NetworkEstimator):
         return f"<p>Nodes on: {on}. <code>summary()</code> says more.</p>"
 
     def __dir__(self) -> list[str]:
-        # scikit-learn's view in notebooks reads all that is listed here; scores of
-        # inputs that nobody asked for yet would make it wait for them.
-        known = hasattr(self, "_input_report")
-        hidden = () if known else ("feature_scores_", "feature_importances_")
-        return [name for name in super().__dir__() if name not in hidden]
+        # scikit-learn lists only what `hasattr` finds, and so works out every property
+        # that is listed: scores of inputs that nobody asked for yet are left out.
+        unknown = "_input_report" not in vars(self)
+        hidden = ("_input_shares", "feature_scores_", "feature_importances_") * unknown
+        listed = (name for name in object.__dir__(self) if name not in hidden)
+        return [name for name in listed if hasattr(self, name)]
 
     @abc.abstractmethod
     def _check_again(
@@ -244,6 +246,27 @@ class ViewedEstimator(NetworkEstimator):
         tail = 0.5 - checked_level(level) / 2
         low, high = np.quantile(self._input_shares, [tail, 1 - tail], axis=0)
         return low, high
+
+    # -- draws --------------------------------------------------------------------
+
+    def to_arviz(self, X: Unchecked = None) -> Any:
+        """Posterior draws as an object of ArviZ, one chain of `n_draws`.
+
+        The group `posterior` has the scales of each layer and, for a regression,
+        `noise_sd` in the units of `y`. With rows there is a group
+        `posterior_predictive`: draws of `y`, or of the probabilities `p` of classes.
+        """
+        check_is_fitted(self)
+        scale, key = self._target_scale(), self._key("predict")
+        posterior = posterior_draws(self.network_, self.n_draws, scale, key=key)
+        groups = {"posterior": posterior}
+        if X is not None:
+            groups["posterior_predictive"] = self._predictive_draws(X)
+        return to_arviz(groups)
+
+    @abc.abstractmethod
+    def _predictive_draws(self, X: Unchecked) -> dict[str, np.ndarray]:
+        """Draws for given rows by name: chain x draws x rows, and more."""
 
     # -- files --------------------------------------------------------------------
 

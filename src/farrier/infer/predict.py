@@ -147,6 +147,13 @@ def probabilities(
     return jax.nn.softmax(outputs(network, x, draws, key=key)).mean(0)
 
 
+def probability_draws(
+    network: Network, x: Float[Array, "rows d_in"], draws: int, *, key: PRNGKeyArray
+) -> Float[Array, "rows classes draws"]:
+    """Class probabilities of each draw: their mean is the prediction (P1)."""
+    return jnp.moveaxis(jax.nn.softmax(outputs(network, x, draws, key=key)), 0, -1)
+
+
 def probability_quantiles(
     network: Network,
     x: Float[Array, "rows d_in"],

@@ -1,0 +1,56 @@
+"""scikit-learn's callbacks: `set_callbacks(ProgressBar())`, from its version 1.9 on.
+
+A fit is one task, and each chunk of its steps a task within it.
+"""
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from ..infer.train import RECORDS_PER_CHUNK, Job, Run, Status
+
+if TYPE_CHECKING or find_spec("sklearn.callback") is not None:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+else:
+
+    class CallbackSupportMixin:
+        """Nothing: this version of scikit-learn has no callbacks."""
+
+    def with_callbacks(method: Callable) -> Callable:
+        """The method as it is."""
+        return method
+
+
+def watcher(
+    estimator: Any, job: Job, X: Any, y: Any
+) -> tuple[Callable[[Run], None], Callable[[], None]]:
+    """What to call after each chunk of steps, and when the fit has ended."""
+    if not hasattr(estimator, "_init_callback_context"):
+        return lambda run: None, lambda: None
+    steps_in_chunk = job.steps_per_record * RECORDS_PER_CHUNK
+    chunks = -(-job.config.steps // steps_in_chunk)
+    fit = estimator._init_callback_context(max_subtasks=chunks)
+    fit.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
+
+    def after_chunk(run: Run) -> None:
+        passes = -(-int(run.state.step) // int(job.data.batches))
+        # A callback that looks at predictions gets an estimator with these.
+        fitted = {
+            "network_": run.state.result,
+            "history_": run.history,
+            "n_iter_": passes,
+        }
+        task = fit.subcontext(task_name="steps")
+        task.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
+        stop = task.call_on_fit_task_end(
+            estimator=estimator, X=X, y=y, reconstruction_attributes=fitted
+        )
+        if stop and run.history.status is Status.RUNNING:
+            run.history.status = Status.INTERRUPTED
+
+    def at_end() -> None:
+        fit.call_on_fit_task_end(
+            estimator=estimator, X=X, y=y, reconstruction_attributes={}
+        )
+
+    return after_chunk, at_end
