@@ -1,0 +1,247 @@
+"""Commands on tables and model files: what they say, and all that they refuse."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from model_files import table as prices
+from typer.testing import CliRunner
+
+from farrier import load
+from farrier.cli import app
+from farrier.commands import _shared
+
+FILES = Path(__file__).parent / "files"
+MODEL = FILES / "table-2.safetensors"
+
+
+def run(*arguments, code=0):
+    """What a command printed, after checking its exit code."""
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    return result
+
+
+def refused(*arguments):
+    """The one line of an error that is the user's."""
+    result = run(*arguments, code=2)
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: ")
+    return line
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A table of prices in files of both kinds."""
+    folder = tmp_path_factory.mktemp("tables")
+    prices().to_csv(folder / "prices.csv", index=False)
+    prices().to_parquet(folder / "prices.parquet")
+    return folder
+
+
+# --- fit --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--target", "cost"), "no column 'cost'. It has 'size', 'colour'"),
+        (("--target", "price"), "Values are missing in 'size' (9), of 60 rows"),
+        (("--target", "price", "--drop", "sizes"), "no column 'sizes'"),
+        (("--target", "price", "--drop", "price"), "--drop names the target"),
+        (("--target", "price", "--missing", "guess"), "got 'guess'"),
+        (("--target", "price", "--task", "sorting"), "got 'sorting'"),
+        (("--target", "price", "--holdout", "1"), "a share from 0 to less than 1"),
+        (("--target", "price", "--holdout", "0.99"), "leaves too few to train on"),
+        (("--target", "price", "--drop", "size", "--hidden", "many"), "got 'many'"),
+        (("--target", "price", "--drop", "size", "--preset", "x"), "got 'x'"),
+        (("--target", "price", "--drop", "size", "--prior", "flat"), "got 'flat'"),
+        (("--target", "price", "--drop", "size", "--max-iter", "0"), "got 0"),
+        (("--target", "price", "-o", "."), "is a folder"),
+        (("--target", "price", "-o", "no/where"), "There is no folder 'no'"),
+        ((), "Missing option '--target'"),
+    ],
+)
+def test_a_fit_that_cannot_be_is_told(folder, options, reason, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert reason in refused("fit", folder / "prices.csv", *options)
+    assert not [*tmp_path.iterdir()]
+
+
+# --- predict, inspect, compact ----------------------------------------------------
+
+
+def test_inspect_says_what_the_model_is():
+    text = run("inspect", MODEL).stdout
+    found = json.loads(run("inspect", MODEL, "--json").stdout)
+    estimator = load(MODEL).estimator
+    assert found["widths"] == [*estimator.widths_]
+    assert f"Hidden layer 1: {estimator.widths_[0]} of 8 nodes on" in text
+    for line in (
+        "Task: regression of 'price'",
+        "  size: number, may be missing",
+        "  colour: category of 3 levels, may be missing",
+        "Held out: RMSE 0.5",
+    ):
+        assert line in text
+    terms = {n: v[-1] / 60 for n, v in estimator.history_.terms.items()}
+    assert found["terms_per_row"] == pytest.approx(terms)
+    assert found["settings"]["n_draws"] == 20
+    assert (found["format"], found["version"]) == (2, "0.1.0")
+    assert "task" not in json.loads(
+        run("inspect", FILES / "classifier-2.safetensors", "--json").stdout
+    )
+
+
+def test_compact_says_what_it_left_out(tmp_path):
+    out = tmp_path / "small.safetensors"
+    found = json.loads(run("compact", MODEL, "-o", out, "--json").stdout)
+    small = load(out)
+    assert found["before"] == [8]
+    assert found["after"] == [*small.estimator.network_.widths]
+    assert found["moved"] == small.estimator.compaction_.moved
+    assert "is there already" in refused("compact", MODEL, "-o", out)
+
+
+def test_an_estimator_without_names_is_told(folder, tmp_path):
+    model = FILES / "regressor-2.safetensors"
+    line = refused("predict", model, folder / "prices.csv", "-o", tmp_path / "x.csv")
+    assert "fitted in Python to an array" in line
+
+
+@pytest.mark.parametrize("name", ["model.txt", "model.npz.bak"])
+def test_export_knows_its_endings(name, tmp_path):
+    line = refused("export", MODEL, "-o", tmp_path / name)
+    assert "must end in .onnx or .npz" in line
+
+
+# --- errors -----------------------------------------------------------------------
+
+
+def test_an_error_of_ours_is_told_apart(monkeypatch):
+    def broken(*arguments, **settings):
+        raise TypeError("a bug\nin two lines")
+
+    monkeypatch.setattr("farrier.persist.read", broken)
+    result = run("inspect", MODEL, code=1)
+    (line,) = result.stderr.splitlines()
+    assert "TypeError: a bug in two lines" in line
+    result = CliRunner().invoke(app, ["--debug", "inspect", str(MODEL)])
+    assert result.exit_code == 1
+    assert "Traceback" in result.stderr
+
+
+def test_debug_shows_where_an_input_is_refused(tmp_path):
+    arguments = ["--debug", "inspect", str(tmp_path / "absent")]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert "Traceback" in result.stderr
+    assert "There is no file" in result.stderr.splitlines()[-1]
+
+
+def test_help_needs_no_heavy_package():
+    heavy = "{'jax', 'pandas', 'sklearn', 'numpy'}"
+    code = f"import sys, farrier.cli; print({heavy} & {{*sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "set()", done.stderr
+
+
+def test_json_is_strict():
+    found = {"a": np.arange(2), "b": float("nan"), "c": (1, None), 3: prices}
+    plain = _shared.plain(found)
+    assert plain["a"] == [0, 1]
+    assert plain["b"] == "nan"
+    assert json.loads(json.dumps(plain, allow_nan=False))["c"] == [1, None]
+
+
+WHOLE = prices().assign(size=1.5).to_csv(index=False)
+LINES = WHOLE.splitlines()
+ROW = st.integers(1, len(LINES) - 1)
+
+
+def _with(line, fields):
+    return "\n".join([*LINES[:line], ",".join(fields), *LINES[line + 1 :]])
+
+
+@st.composite
+def bad_tables(draw):
+    """Contents of a CSV file, and the commands that must refuse it."""
+    row, field = draw(ROW), draw(st.integers(0, 3))
+    fields = LINES[row].split(",")
+    name = LINES[0].split(",")[field]
+    noise = draw(st.binary(min_size=1, max_size=60))
+    place = draw(st.integers(0, len(WHOLE) - 1))
+    cut = draw(st.integers(1, 60))
+    wrong = draw(st.sampled_from(["x", "1.5.5", "inf", "-inf", "1e999", "--1", "?"]))
+    ways = {
+        "noise": noise,
+        "noise after a magic number": b"PAR1" + noise,
+        "broken gzip": gzip.compress(WHOLE.encode())[:-cut],
+        "no rows": LINES[0] + "\n" * (cut % 3),
+        "a row too short": _with(row, fields[:field] + fields[field + 1 :]),
+        "a row too long": _with(row, [*fields, "1"]),
+        "a name twice": WHOLE.replace("size,colour", "colour,colour", 1),
+        "no name": WHOLE.replace(f"{name},", ",", 1),
+        "other names": WHOLE.replace("price", "cost", 1).replace(name, "other", 1),
+        "not UTF-8": WHOLE[:place].encode() + b"\xff" + WHOLE[place:].encode(),
+        "an open quote": _with(row, [f'"{fields[0]}', *fields[1:]]),
+        "no number": _with(row, [wrong, *fields[1:]]),
+    }
+    way = draw(st.sampled_from(sorted(ways)))
+    if way == "no number":
+        # To `fit`, a text makes a category; to `predict`, "?" is filled in.
+        return ways[way], ("fit",) if wrong == "?" else ("predict",)
+    return ways[way], ("fit", "predict")
+
+
+@settings(
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(bad=bad_tables())
+def test_a_bad_table_is_refused(bad, tmp_path):
+    """No traceback, no output, code 2."""
+    content, commands = bad
+    path, out = tmp_path / "bad.csv", tmp_path / "out.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    if "fit" in commands:
+        refused("fit", path, "--target", "price", "-o", out)
+    if "predict" in commands:
+        refused("predict", MODEL, path, "-o", out)
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@settings(
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data())
+def test_a_damaged_model_is_refused(data, tmp_path):
+    """Cut short, one byte changed, bytes taken out or put behind: code 2.
+
+    Headers that were changed together with their checksum: test_persist.py.
+    """
+    path, whole = tmp_path / "model.safetensors", MODEL.read_bytes()
+    place = data.draw(st.integers(0, len(whole) - 1))
+    change = data.draw(st.integers(1, 255))
+    damaged = {
+        "cut": whole[:place],
+        "changed": whole[:place] + bytes([whole[place] ^ change]) + whole[place + 1 :],
+        "more": whole + data.draw(st.binary(min_size=1, max_size=9)),
+        "less": whole[:place] + whole[place + change :],
+    }
+    path.write_bytes(damaged[data.draw(st.sampled_from(sorted(damaged)))])
+    if data.draw(st.booleans()):
+        refused("inspect", path)
+    else:
+        refused("compact", path, "-o", tmp_path / "out.safetensors")
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
