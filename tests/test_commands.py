@@ -1,4 +1,4 @@
-"""Commands on tables and model files: what they say, and all that they refuse."""
+"""`farrier fit`, `predict`, `inspect`, `compact`: from raw tables to predictions."""
 
 import gzip
 import json
@@ -7,18 +7,21 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from model_files import table as prices
 from typer.testing import CliRunner
 
-from farrier import load
+from farrier import console, load
 from farrier.cli import app
 from farrier.commands import _shared
+from farrier.tables import read_table
 
 FILES = Path(__file__).parent / "files"
 MODEL = FILES / "table-2.safetensors"
+QUICK = ("--hidden", "4", "--max-iter", "20")
 
 
 def run(*arguments, code=0):
@@ -49,6 +52,80 @@ def folder(tmp_path_factory):
 # --- fit --------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def fitted(folder):
+    """What `farrier fit` said, and where the model is."""
+    model = folder / "model.safetensors"
+    options = ("--target", "price", "--missing", "impute", "--holdout", "0.2")
+    result = run("fit", folder / "prices.csv", *options, *QUICK, "--json", "-o", model)
+    return json.loads(result.stdout), model
+
+
+def test_fit_says_what_it_found_and_did(fitted, folder):
+    found, model = fitted
+    assert (found["task"], found["target"]) == ("regression", "price")
+    assert "different numbers" in found["why"]
+    assert (found["rows"], found["holdout"]["rows"]) == (48, 12)
+    assert [found["columns"][0][k] for k in ("name", "kind")] == ["size", "number"]
+    assert found["of"] == [4]
+    assert (found["status"], found["passes"]) == ("budget", 20)
+    back = load(model)
+    assert back.about["holdout"] == found["holdout"]
+    assert [c.kind for c in back.columns.columns] == [
+        *("number", "category", "date", "boolean")
+    ]
+    assert not [p for p in folder.iterdir() if "checkpoint" in p.name]
+
+
+def test_a_held_out_row_is_none_of_those_trained_on(fitted, folder):
+    """And the figures are those of the rows that are left."""
+    found, model = fitted
+    frame = read_table(folder / "prices.csv")
+    order = np.random.default_rng(0).permutation(60)
+    test = frame.iloc[np.sort(order[:12])]
+    scores = load(model).scores(test)
+    assert found["holdout"] == pytest.approx({"rows": 12} | scores)
+
+
+def test_an_existing_model_is_not_written_over(fitted, folder):
+    _, model = fitted
+    before = model.read_bytes()
+    fit = ("fit", folder / "prices.csv", "--target", "price", "-o", model)
+    assert "is there already" in refused(*fit)
+    assert "nothing to go on with" in refused(*fit, "--resume")
+    assert "not both" in refused(*fit, "--resume", "--force")
+    assert model.read_bytes() == before
+
+
+def test_ctrl_c_keeps_what_was_learned_and_resume_goes_on(
+    folder, fitted, monkeypatch, tmp_path
+):
+    """To the same bits as the fit that nobody stopped."""
+    model = tmp_path / "model.safetensors"
+    options = ("--target", "price", "--missing", "impute", "--holdout", "0.2")
+    fit = ("fit", folder / "prices.csv", *options, *QUICK, "-o", model)
+    with monkeypatch.context() as patch:
+        patch.setattr(console, "_lines", lambda *_: stop)
+        result = run(*fit, code=130)
+    assert "--resume goes on from here" in result.stderr
+    assert load(model).estimator.history_.status == "interrupted"
+    assert "is there already" in refused(*fit)
+    model.unlink()
+    assert "of a fit that was stopped" in refused(*fit)
+    result = run(*fit, "--resume")
+    assert "Nodes on: " in result.stdout
+    assert "Held out: RMSE" in result.stdout
+    frame = read_table(folder / "prices.csv")
+    expected = load(fitted[1]).predict(frame)
+    np.testing.assert_array_equal(load(model).predict(frame), expected)
+    assert [p.name for p in tmp_path.iterdir()] == [model.name]
+
+
+def stop(done, note):
+    """A progress bar at which somebody loses patience."""
+    raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -76,6 +153,46 @@ def test_a_fit_that_cannot_be_is_told(folder, options, reason, monkeypatch, tmp_
 
 
 # --- predict, inspect, compact ----------------------------------------------------
+
+
+def test_predictions_are_those_of_the_model(folder, tmp_path, monkeypatch):
+    """The same from both kinds of files, into both, and in whatever pieces."""
+    model, frames = load(MODEL), []
+    expected = model.prediction(prices(), 0.8)
+    for source, name in (("prices.csv", "a.csv"), ("prices.parquet", "b.parquet")):
+        out = tmp_path / name
+        run("predict", MODEL, folder / source, "-o", out, "--level", "0.8")
+        frames.append(read_table(out).astype(float))
+    for frame in frames:
+        assert [*frame.columns] == ["mean", "std", "low", "high"]
+        np.testing.assert_allclose(frame.to_numpy().T, [*expected.values()], rtol=1e-12)
+    assert "is there already" in refused(
+        "predict", MODEL, folder / "prices.csv", "-o", tmp_path / "a.csv"
+    )
+    assert "must end in .csv or .parquet" in refused(
+        "predict", MODEL, folder / "prices.csv", "-o", tmp_path / "a.txt"
+    )
+    assert "between 0 and 1" in refused(
+        *("predict", MODEL, folder / "prices.csv"),
+        *("-o", tmp_path / "c.csv", "--level", "90"),
+    )
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "b.parquet"]
+
+
+def test_predict_tells_of_columns_and_levels_that_it_does_not_know(folder, tmp_path):
+    frame = prices().drop(columns="price").replace({"colour": {"red": "pink"}})
+    frame.assign(more=1).to_csv(tmp_path / "new.csv", index=False)
+    out = tmp_path / "out.csv"
+    result = run("predict", MODEL, tmp_path / "new.csv", "-o", out, "--json")
+    found = json.loads(result.stdout)
+    assert found["rows"] == 60
+    assert len(found["notes"]) == 2
+    assert "('pink')" in found["notes"][0]
+    assert "more" in found["notes"][1]
+    assert result.stderr.count("Note: ") == 2
+    frame.drop(columns="day").to_csv(tmp_path / "less.csv", index=False)
+    line = refused("predict", MODEL, tmp_path / "less.csv", "-o", tmp_path / "x.csv")
+    assert "has no column 'day'" in line
 
 
 def test_inspect_says_what_the_model_is():
@@ -245,3 +362,47 @@ def test_a_damaged_model_is_refused(data, tmp_path):
     else:
         refused("compact", path, "-o", tmp_path / "out.safetensors")
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+# --- whole tables -----------------------------------------------------------------
+
+ADULT = (
+    "age,workclass,fnlwgt,education,education_num,marital_status,occupation,"
+    "relationship,race,sex,capital_gain,capital_loss,hours_per_week,native_country,"
+    "income\n"
+)
+
+
+def _adult(shared_data, path):
+    with gzip.open(shared_data / "adult" / "adult.data.gz", "rt") as file:
+        path.write_text(ADULT + "".join(next(file) for _ in range(300)))
+    return ("income", "--missing", "impute"), ["label", "P(<=50K)", "P(>50K)"]
+
+
+def _concrete(shared_data, path):
+    table = np.loadtxt(shared_data / "uci" / "concrete" / "data.txt")[:200]
+    names = "cement slag ash water superplasticiser coarse fine age strength".split()
+    pd.DataFrame(table, columns=names).to_csv(path, index=False)
+    return ("strength",), ["mean", "std", "low", "high"]
+
+
+@pytest.mark.parametrize("make", [_adult, _concrete])
+def test_from_a_raw_file_to_predictions(make, shared_data, tmp_path):
+    """The commands of docs/how-to/command-line.md, on a part of the rows."""
+    path, model = tmp_path / "table.csv", tmp_path / "model.safetensors"
+    options, names = make(shared_data, path)
+    fit = run(
+        "fit", path, "--target", *options, "--holdout", "0.1", *QUICK, "-o", model
+    )
+    assert "Held out: " in fit.stdout
+    small, out = tmp_path / "small.safetensors", tmp_path / "out.csv"
+    run("inspect", model)
+    run("compact", model, "-o", small)
+    run("predict", small, path, "-o", out)
+    frame = read_table(out)
+    assert [*frame.columns] == names
+    assert len(frame) == len(read_table(path))
+    back = load(small)
+    found = frame.iloc[:, 1].astype(float)
+    expected = [*back.prediction(read_table(path)).values()][1]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
