@@ -12,8 +12,8 @@ import numpy as np
 from farrier import HorseshoeClassifier, HorseshoeRegressor, TrainingWarning, fit_many
 from farrier.datasets import cubic, two_two_one
 
-SEEDS = range(10)
-CUBIC_SEEDS = range(5)
+SEEDS = range(6)
+CUBIC_SEEDS = range(4)
 
 
 def fit_to_each(models: list, tables: list) -> None:
@@ -50,7 +50,7 @@ def gaussian_weights(width: int) -> float:
 
 
 def cubic_density(prior: str, width: int) -> float:
-    """Mean test log density over five data sets of the cubic."""
+    """Mean test log density over four data sets of the cubic."""
     densities = []
     models = [
         HorseshoeRegressor((width,), prior=prior, random_state=s) for s in CUBIC_SEEDS

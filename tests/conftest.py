@@ -12,6 +12,7 @@ XLA_FLAGS = (
     "--xla_backend_optimization_level=0",
     "--xla_cpu_use_fusion_emitters=false",
     "--xla_llvm_disable_expensive_passes=true",
+    "--xla_cpu_parallel_codegen_split_count=1",
 )
 os.environ.setdefault("XLA_FLAGS", " ".join(XLA_FLAGS))
 
@@ -25,6 +26,21 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 ROOT = Path(__file__).parents[1]
+MAPS = Path("/proc/self/maps")
+MOST_MAPS = 20_000  # Linux allows a process 65,530; each compiled program has hundreds
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest tests come first, so that no worker is left alone with them."""
+    items.sort(key=lambda item: item.path.stem != "test_behaviour")
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Between two files, programs that fill the process are given up."""
+    if nextitem is None or nextitem.path == item.path or not MAPS.exists():
+        return
+    if len(MAPS.read_text().splitlines()) > MOST_MAPS:
+        jax.clear_caches()
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ def fits(*arguments):
 @pytest.mark.parametrize("width", [15, 100])
 def test_the_horseshoe_finds_the_two_nodes_that_made_the_labels(width):
     rows = fits("structure", width)
-    assert sum(row["on"] == 2 for row in rows) >= 9
+    assert sum(row["on"] == 2 for row in rows) >= len(rows) - 1
     for row in rows[:3]:
         assert row["kept"] < width
         assert abs(row["accuracy"] - row["accuracy_small"]) < 0.005
@@ -37,7 +37,7 @@ def test_a_gaussian_prior_leaves_the_weights_of_all_nodes_on(width):
 
 
 def test_the_starting_width_does_not_matter_under_the_horseshoe():
-    density = {width: fits("cubic", "horseshoe", width) for width in (50, 100, 1000)}
-    assert min(density.values()) > -3.6
-    assert max(density.values()) - min(density.values()) < 0.3
-    assert fits("cubic", "gaussian", 100) < density[100] - 0.8
+    narrow, wide = (fits("cubic", "horseshoe", width) for width in (50, 400))
+    assert min(narrow, wide) > -3.6
+    assert abs(narrow - wide) < 0.3
+    assert fits("cubic", "gaussian", 50) < narrow - 0.8

@@ -254,6 +254,13 @@ def test_every_peer_has_an_entry_whatever_the_others_do(tmp_path, monkeypatch):
     assert again == found
 
 
+def test_the_readme_has_the_figures_of_the_last_run():
+    root = FOLDER.parents[1]
+    found = json.loads((root / "benchmarks/results/peers.json").read_text())["figures"]
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    assert peers.beside(found) in readme, "put this into it:\n" + peers.beside(found)
+
+
 def test_our_steps_go_on_where_they_were_and_are_timed_one_by_one(monkeypatch):
     seen = []
 

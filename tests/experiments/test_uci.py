@@ -7,7 +7,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from farrier import HorseshoeRegressor, datasets
+from farrier import HorseshoeRegressor, TrainingWarning, datasets
 from farrier.experiments import uci
 from farrier.experiments._harness import Work
 from farrier.experiments.published import HORSESHOE, VMG
@@ -97,7 +97,8 @@ def fitted():
     X = np.random.default_rng(0).normal(size=(80, 2))
     y = 100 + 20 * X[:, 0] + np.random.default_rng(1).normal(size=80)
     model = HorseshoeRegressor((6,), max_iter=400, random_state=0, kl_warm_up=0.0)
-    return model.fit(X, y), X, y
+    with pytest.warns(TrainingWarning, match="not converged"):
+        return model.fit(X, y), X, y
 
 
 def test_single_draws_are_functions_in_the_units_of_the_target(fitted):

@@ -76,7 +76,7 @@ FULL = Config()
 SHORT = Config(epochs=100)
 SMOKE = Config(
     widths=(8,),
-    models=("horseshoe", "vmg"),
+    models=("horseshoe", "gaussian"),
     epochs=2,
     batch_size=64,
     split_seeds=(0,),
