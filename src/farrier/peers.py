@@ -54,6 +54,16 @@ TRAININGS = {  # name: shape, and what trains ours: seconds, and steps in all
     "60 epochs of MNIST": ("784-400-400-10", lambda data: digit_steps(data)),
 }
 
+BESIDE = {  # for the README: name, kind of model, what becomes of its nodes
+    "farrier": ("farrier", "horseshoe network, variational", "switched off, removed"),
+    "uq360": ("UQ360", "horseshoe network, variational", "shrunk"),
+    "bayesian_torch": ("bayesian-torch", "Gaussian network, variational", "all stay"),
+    "numpyro_svi": ("NumPyro, SVI", "the model that you write", "as you write it"),
+    "bde": ("bde", "ensemble of networks, sampled", "all stay"),
+    "ngboost": ("NGBoost", "boosted trees", ""),
+    "sklearn_gp": ("scikit-learn's GP", "Gaussian process", ""),
+}
+
 
 class PeerError(Exception):
     """A peer could not be installed, or gave no answer; says why."""
@@ -370,3 +380,19 @@ def page(found: dict[str, Any]) -> str:
         cells = values(entry, "seconds", "rmse", "log_density", "crps")
         lines.append(row(name, *cells))
     return "\n".join(lines) + "\n"
+
+
+def beside(found: dict[str, Any]) -> str:
+    """The table of the README: some of the figures, one line for each library."""
+    steps = [f"step / ours, {shape}" for shape in STEP_SHAPES]
+    columns = ["library", "what it is", "nodes", *steps]
+    columns += [f"{FIT_DATA}: RMSE", "log density", "CRPS", "s"]
+    lines = [columns, ["---"] * 3 + ["---:"] * (len(columns) - 3)]
+    for name, words in BESIDE.items():
+        shapes = found["steps"].get(name, {})
+        ratios = [shapes.get(shape, {}).get("ratio") for shape in STEP_SHAPES]
+        fit = found["fits"].get(name, {})
+        scores = [fit.get(key) for key in ("rmse", "log_density", "crps", "seconds")]
+        values = [*ratios, *scores]
+        lines.append([*words, *("" if v is None else f"{v:.3g}" for v in values)])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
