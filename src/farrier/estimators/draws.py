@@ -36,7 +36,7 @@ def posterior_draws(
 def to_arviz(groups: dict[str, dict[str, np.ndarray]]) -> Any:
     """ArviZ's own object: InferenceData before its version 1, a DataTree from then."""
     try:
-        from arviz import from_dict
+        from arviz import from_dict  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise ImportError(
             "Draws for ArviZ need arviz. Install it with `pip install "
