@@ -13,7 +13,7 @@ help:  ## show this list
 demo: $(READY)  ## the main job on built-in data: a table and figures, in two minutes
 	@$(BIN)/farrier demo $(ARGS)
 
-test: $(READY)  ## all tests; ARGS goes to pytest: make test ARGS="-k scales"
+test: $(READY)  ## the tests; ARGS goes to pytest: make test ARGS=--slow
 	@$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 lint: $(READY)  ## style, format and types

@@ -30,9 +30,21 @@ MAPS = Path("/proc/self/maps")
 MOST_MAPS = 20_000  # Linux allows a process 65,530; each compiled program has hundreds
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest tests come first, so that no worker is left alone with them."""
-    items.sort(key=lambda item: item.path.stem != "test_behaviour")
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`make test ARGS=--slow` runs all."""
+    parser.addoption("--slow", action="store_true", help="Run the slow tests too.")
+
+
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Slow tests wait to be asked for; then they come first, and no worker last."""
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    if config.getoption("--slow"):
+        items.sort(key=lambda item: item not in slow)
+        return
+    for item in slow:
+        item.add_marker(pytest.mark.skip(reason="slow: `make test ARGS=--slow`"))
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).with_name("behaviour_fits.py")
 
 

@@ -91,6 +91,7 @@ RESUMED = COMMON + textwrap.dedent("""
 """)
 
 
+@pytest.mark.slow
 def test_a_killed_fit_ends_with_the_bits_of_one_never_stopped(tmp_path):
     """SIGKILL in the middle, wherever it strikes; a new process goes on."""
     path, predictions = tmp_path / "run.safetensors", tmp_path / "predictions.npz"

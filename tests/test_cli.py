@@ -36,6 +36,7 @@ def test_help_names_the_commands():
     assert {"demo", "bench", "reproduce"} <= set(re.findall(r"\w+", output))
 
 
+@pytest.mark.slow
 def test_demo_writes_figures_rows_and_a_table(small_demo, tmp_path):
     result = CliRunner().invoke(app, ["demo", "-o", str(tmp_path)])
     assert result.exit_code == 0, result.output

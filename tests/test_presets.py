@@ -34,6 +34,7 @@ def test_vmg_has_the_noise_prior_in_the_units_of_the_target():
     assert stats.kstest(draws, law.cdf).pvalue > 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
 def test_vmg_learns_a_line():
     X = np.linspace(-1, 1, 40)[:, None] * np.array([[1.0, -0.5, 0.2]])
@@ -50,6 +51,7 @@ def test_a_preset_is_a_fresh_dict():
     assert presets.paper()["hidden_layer_sizes"] == (50,)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
 def test_the_noise_of_the_paper_has_a_floor():
     # q(gamma) = Gamma(6 + n / 2, .) with a rate over 6 (M8): the noise variance of a

@@ -89,6 +89,7 @@ def test_grid_search_over_widths_and_priors():
     assert one_node < 0.6 < 0.8 < eight
 
 
+@pytest.mark.slow
 def test_grid_search_in_two_processes(monkeypatch):
     model = HorseshoeRegressor(**SMALL, prior=Horseshoe())
     grid = {"kl_weight": [1.0, 30.0]}

@@ -235,6 +235,7 @@ def test_without_keeps_a_state_that_loses_nothing(getkey):
     assert eqx.tree_equal(same, state)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
 def test_an_estimator_that_shed_nodes_can_do_all_that_others_can(
     always, monkeypatch, tmp_path
