@@ -67,7 +67,7 @@ ORDER = {
         "priors",
         "bound",
     ),
-    "model": ("likelihoods", "layers", "network"),
+    "model": ("likelihoods", "layers", "network", "drawn"),
     "infer": (
         "train",
         "parallel",
@@ -77,6 +77,7 @@ ORDER = {
         "relevance",
         "psis",
         "shrink",
+        "refine",
     ),
     "tables": ("files", "columns", "table"),
     "report": ("figures", "content", "page"),
@@ -107,11 +108,16 @@ ORDER = {
         "uci",
         "gestures",
         "mnist",
+        "choose",
+        "_recipes",
+        "uci_default",
+        "uci_refined",
     ),
 }
 # Outside packages, and the only files that may import them.
 DOORS = {
     "optax": {"infer/train.py"},
+    "blackjax": {"infer/refine.py"},
     "safetensors": {"persist.py"},
     "sklearn": {
         "estimators/checks.py",

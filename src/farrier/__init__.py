@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         fit_many,
         load,
     )
+    from .infer.refine import Nuts
     from .model.likelihoods import GaussianNoise
     from .report import write_report
 
@@ -45,6 +46,7 @@ __all__ = [
     "NodeExponential",
     "NodeHalfCauchy",
     "NodesDisplay",
+    "Nuts",
     "ScaleMixture",
     "TrainingWarning",
     "datasets",
@@ -69,6 +71,7 @@ _HOMES = {
     "NodeHalfCauchy": ".core.priors",
     "ScaleMixture": ".core.priors",
     "GaussianNoise": ".model.likelihoods",
+    "Nuts": ".infer.refine",
     "HorseshoeClassifier": ".estimators",
     "HorseshoeRegressor": ".estimators",
     "TrainingWarning": ".estimators",

@@ -63,6 +63,12 @@ def fit(
     prior: Annotated[
         str | None, typer.Option("--prior", help="By default horseshoe.")
     ] = None,
+    refine: Annotated[
+        str | None,
+        typer.Option(
+            "--refine", help="nuts: sample the exact posterior after the fit."
+        ),
+    ] = None,
     preset: Annotated[
         str | None,
         typer.Option("--preset", help="Settings with a name: paper."),
@@ -98,7 +104,7 @@ def fit(
     task, why = (task, "--task says so.") if task else (found_task, why)
     train, test = _split(frame, target, task, holdout, seed)
     columns = Columns.learn(train, target, missing=missing, task=task)
-    estimator = _estimator(task, hidden, prior, preset, max_iter, seed)
+    estimator = _estimator(task, hidden, prior, refine, preset, max_iter, seed)
     about = _about(data, columns, train, why)
     for line in _table_lines(columns, about, len(test)):
         say(line)
@@ -177,6 +183,7 @@ def _estimator(
     task: str,
     hidden: str | None,
     prior: str | None,
+    refine: str | None,
     preset: str | None,
     max_iter: int | None,
     seed: int,
@@ -192,7 +199,7 @@ def _estimator(
         settings.pop("likelihood", None)
     if hidden is not None:
         settings["hidden_layer_sizes"] = _widths(hidden)
-    chosen = {"prior": prior, "max_iter": max_iter}
+    chosen = {"prior": prior, "refine": refine, "max_iter": max_iter}
     settings |= {name: value for name, value in chosen.items() if value is not None}
     return CLASSES[task](**settings, random_state=seed)
 
@@ -276,6 +283,7 @@ def _found(model: "TableModel", output: Path) -> dict[str, Any]:
         "steps": int(history.step[-1]),
         "passes": estimator.n_iter_,
         "seconds": history.seconds,
+        "sampling": str(getattr(estimator, "sampling_", "")) or None,
     }
 
 
@@ -287,6 +295,8 @@ def _fit_lines(found: dict[str, Any]) -> list[str]:
         f"Bound: {found['bound_per_row']:.4f} nats a row; {ENDINGS[found['status']]} "
         f"({found['passes']} passes, {found['seconds']:.0f} s)",
     ]
+    if found["sampling"]:
+        lines.append(f"Sampled: {found['sampling']}")
     if "holdout" in found:
         lines.append(f"Held out: {scores_line(found['holdout'])}")
     return [*lines, f"Written: {found['model']} ({found['bytes'] / 1000:.0f} kB)"]

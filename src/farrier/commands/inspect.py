@@ -43,6 +43,7 @@ def _found(path: Path) -> dict[str, Any]:
         "status": str(history.status),
         "passes": estimator.n_iter_,
         "seconds": history.seconds,
+        "sampling": str(getattr(estimator, "sampling_", "")) or None,
         "settings": estimator.get_params(),
     }
     if not isinstance(model, TableModel):
@@ -64,6 +65,8 @@ def _lines(found: dict[str, Any]) -> list[str]:
         bound, status = found["bound_per_row"], found["status"]
         lines.append(f"Bound: {bound:.4f} nats a row ({status})")
         lines += [f"  {name}: {v:.4f}" for name, v in found["terms_per_row"].items()]
+    if found["sampling"]:
+        lines.append(f"Sampled: {found['sampling']}")
     if "holdout" in found.get("about", {}):
         lines.append(f"Held out: {scores_line(found['about']['holdout'])}")
     settings = ", ".join(f"{name}={v!r}" for name, v in found["settings"].items())

@@ -23,13 +23,17 @@ def reproduce(
     name: Annotated[
         str,
         typer.Argument(
-            help="cubic, structure, ablation, uci, gestures, mnist; `all` of them; or "
-            "`list`."
+            help="cubic, structure, ablation, uci, gestures, mnist, choose; `all` of "
+            "them; or `list`."
         ),
     ],
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Tiny settings: does it run at all?")
     ] = False,
+    recipe: Annotated[
+        str | None,
+        typer.Option("--recipe", help="With uci: farrier's own, default or refined."),
+    ] = None,
     short: Annotated[
         bool,
         typer.Option("--short", help="Fewer epochs, where the full ones take days."),
@@ -66,6 +70,13 @@ def reproduce(
         for each, text in hours().items():
             typer.echo(f"{each}: {text}")
         return
+    if recipe is not None:
+        recipes = [each.removeprefix("uci-") for each in NAMES if "uci-" in each]
+        if name != "uci" or recipe not in recipes:
+            raise typer.BadParameter(
+                f"--recipe goes with uci and is one of {recipes}, got {recipe!r}."
+            )
+        name = f"uci-{recipe}"
     if name not in (*NAMES, "all"):
         raise typer.BadParameter(
             f"There is no experiment {name!r}. There are {', '.join(NAMES)}, and `all`."

@@ -11,6 +11,7 @@ import math
 from typing import Self
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jax import lax
@@ -25,6 +26,10 @@ class AbstractScalePrior(eqx.Module):
     @abc.abstractmethod
     def kl(self, q: LogNormal) -> Float[Array, "*shape"]:
         """KL(q || prior) or an upper bound on it, one value for each scale."""
+
+    @abc.abstractmethod
+    def log_density(self, log_s: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """ln p of the logarithm of each scale, auxiliary variables integrated out."""
 
     @abc.abstractmethod
     def updated(self, q: LogNormal) -> Self:
@@ -45,6 +50,10 @@ class HalfCauchy(AbstractScalePrior):
         log_rate = jnp.logaddexp(-2 * q.loc + 2 * q.scale**2, -2 * math.log(self.b))
         constant = math.log(math.pi * self.b) - 0.5 * math.log(8 * math.pi * math.e)
         return constant + log_rate + q.loc - q.log_scale
+
+    def log_density(self, log_s: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """Of ln s (M12)."""
+        return log_half_cauchy(log_s, self.b)
 
     def updated(self, q: LogNormal) -> Self:
         """Itself: there is nothing left to update."""
@@ -78,6 +87,10 @@ class AuxiliaryHalfCauchy(AbstractScalePrior):
         log_p_lam = lam.expected_log_density(0.5, inverse_b_sq, jnp.log(inverse_b_sq))
         return -(log_p_tau_sq + log_p_lam + q.squared().entropy() + lam.entropy())
 
+    def log_density(self, log_s: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """Of ln s (M12)."""
+        return log_half_cauchy(log_s, self.b)
+
     def updated(self, q: LogNormal) -> Self:
         """The same prior with q(lam) at its optimum (M4)."""
         return type(self)(self.b, optimal_rate(q, self.b))
@@ -92,10 +105,20 @@ class Exponential(AbstractScalePrior):
         """KL(q || prior) = ln mean + E[s] / mean - H[q(s)] (M11)."""
         return math.log(self.mean) + q.moment(1) / self.mean - q.entropy()
 
+    def log_density(self, log_s: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """Of ln s: -ln mean - s / mean + ln s (M11)."""
+        return log_s - math.log(self.mean) - jnp.exp(log_s) / self.mean
+
     def updated(self, q: LogNormal) -> Self:
         """Itself: it has no auxiliary variables."""
         del q
         return self
+
+
+def log_half_cauchy(log_s: Float[Array, "*shape"], b: float) -> Float[Array, "*shape"]:
+    """ln p(ln s) = ln(2 / (pi b)) - ln(1 + s^2 / b^2) + ln s for s ~ C+(0, b) (M12)."""
+    constant = math.log(2 / (math.pi * b))
+    return constant - jax.nn.softplus(2 * (log_s - math.log(b))) + log_s
 
 
 def optimal_rate(tau: LogNormal, b: float) -> Float[Array, "*shape"]:

@@ -33,6 +33,7 @@ from ..console import progress
 from ..core.posteriors import POSTERIORS, AbstractPosterior
 from ..core.priors import PRIORS, AbstractPrior
 from ..infer.compact import NEARLY_ALL, Compaction, Nodes, compact, find_nodes
+from ..infer.refine import REFINEMENTS, Nuts, Sampling, refine
 from ..infer.shrink import can_shrink, could_pay, shrunk
 from ..infer.train import (
     Data,
@@ -46,6 +47,7 @@ from ..infer.train import (
     run_chunk,
     train,
 )
+from ..model.drawn import AnyNetwork, DrawnNetwork
 from ..model.likelihoods import (
     AbstractLikelihood,
     Categorical,
@@ -77,6 +79,10 @@ MOST_STEPS = 20_000  # ... but never more than this
 CHECK_ROWS = 10_000  # training rows kept for the self-check of compaction
 SCORE_ROWS = 1_000  # training rows from which node scores are worked out
 RISING = 0.02  # nats a row; a bound that rises by more at the end is not there yet
+AGREE = 1.1  # an R-hat over this says that chains have not met
+# What a fit before has left behind.
+OUTDATED = ("_compaction", "compaction_", "_node_report", "_input_report")
+OUTDATED += ("sampling_", "_start")
 PARTIAL_WARM_UP = 1_000  # steps of partial_fit over which the KL weight rises
 
 
@@ -89,6 +95,8 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
     n_features_in_: int
     feature_names_in_: np.ndarray
     compaction_: Compaction
+    network_: AnyNetwork
+    sampling_: Sampling
 
     def __init__(
         self,
@@ -104,6 +112,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         batch_size="auto",
         max_iter="auto",
         averaging=0.0,
+        refine=None,
         early_stopping=True,
         tol=1e-3,
         standardise=True,
@@ -124,6 +133,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.averaging = averaging
+        self.refine = refine
         self.early_stopping = early_stopping
         self.tol = tol
         self.standardise = standardise
@@ -195,7 +205,8 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             rows = self._prepare(X, y, sample_weight)
             job = self._job(*rows, checkpoint)
             after_chunk, at_end = watcher(self, job, X, y)
-            self._finish(job, self._train(job, checkpoint, callback, after_chunk))
+            run = self._train(job, checkpoint, callback, after_chunk)
+            self._finish(job, run, callback)
             at_end()
         return self
 
@@ -210,6 +221,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         going_on = self._goes_on
         self.__dict__.pop("_run", None)
         widths = self._checked_widths()
+        self._checked_refine()
         x, y, weight = merge_rows(x, y, weight)
         config = self._config(len(x))
         state = check_random_state(self.random_state)
@@ -224,12 +236,12 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         self._seed = seed
         data = Data.create(x, y, weight, batch_size=config.batch_size)
         if going_on and widths == self._built_widths:
-            widths = self.network_.widths  # some may have left since
+            widths = self._variational().widths  # some may have left since
         else:
             self._built_widths = widths
         network = self._build(x.shape[1], widths, weight.sum())
         if going_on:
-            network = _with_rows(self.network_, network)
+            network = _with_rows(self._variational(), network)
         self._rows_seen = weight.sum()
         run = Run.create(network, config)
         if checkpoint is not None:
@@ -256,7 +268,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
                 )
             )
         if callback is not None:
-            steps = job.config.steps
+            steps = job.config.steps * (1 if self.refine is None else 2)
             watchers.append(
                 lambda run: callback(int(run.state.step) / steps, run.history)
             )
@@ -272,18 +284,61 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
 
             return train(job, after_chunk)
 
-    def _finish(self, job: Job, run: Run) -> Self:
+    def _finish(self, job: Job, run: Run, callback: Callback | None = None) -> Self:
         """Keep what a fit learned, and warn of what its user should know."""
         self._store(run, int(job.data.batches))
         self._warn_of_widths()
+        method = self._checked_refine()
+        ended = (Status.CONVERGED, Status.BUDGET)
+        if method is not None and self.history_.status in ended:
+            self._sample(job.data, method, callback)
         return self
+
+    def _sample(self, data: Data, method: Nuts, callback: Callback | None) -> None:
+        """Put draws of the exact posterior in the place of the variational one."""
+        start = self.network_
+        assert isinstance(start, Network)
+        with ExitStack() as stack:
+            show = lambda done, text: None
+            if self.verbose:
+                show = stack.enter_context(progress("sampling", method.iterations))
+
+            def after_chunk(done: int) -> None:
+                show(done, f"{method.chains} chains")
+                if callback is not None:
+                    callback(0.5 + 0.5 * done / method.iterations, self.history_)
+
+            key = self._key("refine")
+            found = refine(start, self._nodes, data, method, after_chunk, key=key)
+        if found is not None:
+            self.network_, self.sampling_ = found
+            self._start = start
+            self.__dict__.pop("_node_report", None)
+        if found is None or found[1].draws < method.draws:
+            self.history_.status = Status.INTERRUPTED
+        self._warn_of_sampling()
+
+    def _variational(self) -> Network:
+        """The posterior that training goes on from."""
+        network = getattr(self, "_start", self.network_)
+        if isinstance(network, Network):
+            return network
+        raise ValueError(
+            "This model was refined and comes from a file, which holds draws and not "
+            "the posterior that training could go on from. Call `fit` on a new one."
+        )
+
+    def _checked_refine(self) -> Nuts | None:
+        if self.refine is None:
+            return None
+        return checked_choice("refine", self.refine, REFINEMENTS, Nuts)
 
     def _store(self, run: Run, batches: int) -> None:
         """Keep what a run learned."""
         self.network_ = run.state.result
         self.history_ = run.history
         self.n_iter_ = math.ceil(int(run.state.step) / batches)
-        for outdated in ("_compaction", "compaction_", "_node_report", "_input_report"):
+        for outdated in OUTDATED:
             self.__dict__.pop(outdated, None)
         self._warn_of_run()
 
@@ -323,7 +378,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
     def weight_norms_(self) -> tuple[np.ndarray, ...]:
         """For each hidden layer, the norm of the expected weights into each node."""
         check_is_fitted(self)
-        return tuple(np.asarray(v.expected_norms()) for v in self.network_.layers)
+        return tuple(np.asarray(norms) for norms in self.network_.expected_norms())
 
     def _warn_of_run(self) -> None:
         history, rate = self.history_, self.learning_rate_init
@@ -352,6 +407,22 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
                 f"Training has not converged: its budget of {self.n_iter_} passes is "
                 f"used up, and over the last fifth of it the bound still rose by "
                 f"{rise:.2g} nats a row. Try a larger `max_iter`."
+            )
+
+    def _warn_of_sampling(self) -> None:
+        if self.history_.status is Status.INTERRUPTED:
+            got = self.sampling_.draws if hasattr(self, "sampling_") else 0
+            warn(
+                f"Sampling was interrupted after {got} draws of each chain; the model "
+                f"is {'made of those' if got else 'the variational one'}."
+            )
+        elif self.sampling_.r_hat > AGREE:
+            warn(
+                f"The chains have not mixed: R-hat of the predictions is "
+                f"{self.sampling_.r_hat:.2f} and they are worth "
+                f"{self.sampling_.effective_draws:.0f} independent draws. Predictions "
+                "may be good all the same. For more, try `refine=Nuts(draws=...)` with "
+                f"more than {self.sampling_.draws} draws."
             )
 
     def _warn_of_widths(self) -> None:
@@ -387,7 +458,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             self._run = Run.create(network, endless)
         elif not hasattr(self, "_run"):  # goes on from a `fit`
             endless = self._endless(len(x), warm_up=0)
-            self._run = Run.create(self.network_, endless)
+            self._run = Run.create(self._variational(), endless)
         self._rows_seen += weight.sum()
         total = (
             self._rows_seen if n_rows is None else checked_positive("n_rows", n_rows)
@@ -516,7 +587,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _key(self, purpose: str) -> jax.Array:
         """The key of one use of the seed."""
-        uses = ("build", "train", "nodes", "predict")
+        uses = ("build", "train", "nodes", "predict", "refine")
         return jr.fold_in(jr.key(self._seed), uses.index(purpose))
 
     @abc.abstractmethod
@@ -604,6 +675,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
                 "done": hasattr(self, "compaction_"),
             },
             "history": history.summary(),
+            "sampling": vars(self.sampling_) if hasattr(self, "sampling_") else None,
         }
         arrays = persist.flatten(self.network_, "network")
         arrays |= persist.flatten(compacted.network, "compact")
@@ -637,21 +709,29 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         layers = range(len(header["widths"]))
         keep = tuple(arrays[f"nodes[{layer}].keep"] for layer in layers)
         small = tuple(int(kept.sum()) for kept in keep)
-        model.network_ = model._read_network(header["widths"], "network", arrays)
-        compacted = model._read_network(small, "compact", arrays)
+        widths = header["widths"]
+        model.network_ = model._read_network(header, widths, "network", arrays)
+        compacted = model._read_network(header, small, "compact", arrays)
         done = header["compaction"].pop("done")
         model._compaction = Compaction(compacted, keep, **header["compaction"])
         if done:
             model.compaction_ = model._compaction
-        names = model.network_.term_names()
+        names = model._build(1, tuple(1 for _ in layers), 1.0).term_names()
         model.history_ = read_history(names, arrays, header["history"])
+        if header.get("sampling") is not None:
+            model.sampling_ = Sampling(**header["sampling"])
         model._node_report = Nodes(
             tuple(arrays[f"nodes[{layer}].shares"] for layer in layers)
         )
         return model
 
-    def _read_network(self, widths: Any, prefix: str, arrays: dict) -> Network:
-        skeleton = self._build(self.n_features_in_, tuple(widths), 1.0)
+    def _read_network(
+        self, header: dict, widths: Any, prefix: str, arrays: dict
+    ) -> AnyNetwork:
+        skeleton: AnyNetwork = self._build(self.n_features_in_, tuple(widths), 1.0)
+        if header.get("sampling") is not None:
+            draws = len(arrays[f"{prefix}.noise_sd"])
+            skeleton = DrawnNetwork.like(skeleton, draws)
         return persist.fill(skeleton, prefix, arrays)
 
 
@@ -706,7 +786,8 @@ def _progress_note(run: Run, rows: int) -> tuple[int, str]:
     return int(run.state.step), f"bound {last:.3f} nats a row"
 
 
-_CHOICES = (*PRIORS.values(), *POSTERIORS.values(), GaussianNoise(), Categorical())
+_CHOICES = (*PRIORS.values(), *POSTERIORS.values(), *REFINEMENTS.values())
+_CHOICES += (GaussianNoise(), Categorical())
 _OBJECTS = {type(choice).__name__: type(choice) for choice in _CHOICES}
 
 

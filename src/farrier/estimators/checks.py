@@ -133,6 +133,7 @@ def checked_count(name: str, value: Unchecked, *, least: int) -> int:
 def warn(text: str) -> None:
     """A warning that points to the line outside farrier that asked for the work."""
     frame, level = sys._getframe(1), 1
-    while frame.f_back and frame.f_globals["__name__"].split(".")[0] == "farrier":
+    inside = ("farrier", "sklearn", "contextlib")
+    while frame.f_back and frame.f_globals["__name__"].split(".")[0] in inside:
         frame, level = frame.f_back, level + 1
     warnings.warn(text, TrainingWarning, stacklevel=level)

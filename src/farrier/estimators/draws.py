@@ -8,20 +8,28 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ..infer.predict import noise_sds
+from ..model.drawn import AnyNetwork, DrawnNetwork
 from ..model.likelihoods import GaussianLikelihood
-from ..model.network import Network
 
 
 def posterior_draws(
-    network: Network, draws: int, target_scale: np.ndarray, *, key: PRNGKeyArray
+    network: AnyNetwork, draws: int, target_scale: np.ndarray, *, key: PRNGKeyArray
 ) -> dict[str, np.ndarray]:
     """Draws of each scale, `layer_1_tau` and so on, and of the noise sd of a target.
 
     One chain: chain x draws, and nodes or targets last. The noise is in the units of
     the target; scales are those of standardised inputs and targets.
     """
-    generator = np.random.default_rng(np.asarray(jr.key_data(key)))
     found = {}
+    if isinstance(network, DrawnNetwork):
+        chosen = np.asarray(network.draw_keys(draws, key=key))
+        found = {n: np.asarray(v)[chosen][None] for n, v in network.scales.items()}
+        if network.noise_sd.size:
+            found["noise_sd"] = (np.asarray(network.noise_sd)[chosen] * target_scale)[
+                None
+            ]
+        return found
+    generator = np.random.default_rng(np.asarray(jr.key_data(key)))
     for layer, parts in network.named_layers().items():
         for name, scale in parts.scales.items():
             loc, sd = np.asarray(scale.q.loc, float), np.asarray(scale.q.scale, float)

@@ -48,5 +48,6 @@ def _check_settings(estimator: Estimator, params: dict[str, Any]) -> None:
     check_settings(estimator.get_params(deep=False))
     estimator._checked_widths()
     estimator._config(2)
+    estimator._checked_refine()
     checked_choice("prior", estimator.prior, PRIORS, AbstractPrior)
     checked_choice("posterior", estimator.posterior, POSTERIORS, AbstractPosterior)

@@ -17,7 +17,7 @@ from ..infer.train import Status
 MOST_DRAWS = 1_000_000
 # Constructor arguments that files of the present format may lack: they get the default,
 # with which a fit was the same before there was the argument.
-NEWER_PARAMS: frozenset[str] = frozenset()
+NEWER_PARAMS: frozenset[str] = frozenset({"refine"})
 
 Test = Callable[[Any], bool]
 
@@ -81,6 +81,16 @@ _HEADER: dict[str, Test] = {
         removed=list_of(_REMOVAL),
     ),
 }
+_SAMPLING = record(
+    chains=whole(1),
+    draws=whole(1),
+    r_hat=is_number,
+    effective_draws=is_number,
+    acceptance=is_number,
+    divergences=whole(0),
+    gradients=whole(0),
+    seconds=is_number,
+)
 _KINDS = {
     "warm_start": (bool, int),
     "shrink": (bool, int),
@@ -103,6 +113,9 @@ def check_header(header: dict, arrays: dict[str, np.ndarray], params: set[str]) 
     for name, is_right in _HEADER.items():
         if not is_right(header[name]):
             raise ValueError(f"`{name}` is {header[name]!r:.80}")
+    sampling = header.get("sampling")
+    if sampling is not None and not _SAMPLING(sampling):
+        raise ValueError(f"`sampling` is {sampling!r:.80}")
     found = header["params"].keys()
     for name in sorted((params ^ found) - (NEWER_PARAMS - found)):
         what = "misses" if name in params else "has an unknown"

@@ -62,6 +62,10 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
     averaging
         Share that each step keeps of a moving average of all parameters over the steps
         (Polyak averaging), which is then the result of `fit`; 0 is the last step.
+    refine
+        None, "nuts", or an object such as `Nuts(chains=4)`: after the variational fit,
+        sample the exact posterior of the nodes that matter. Better predictions, for
+        more time; `sampling_` says how well the chains mixed.
     early_stopping
         Stop when the bound has surely little left to gain (`tol`).
     tol
@@ -95,6 +99,8 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         The bound and its terms over the steps.
     n_iter_
         Passes over the data.
+    sampling_
+        With `refine`: chains, draws, R-hat and effective draws of the predictions.
 
     Examples
     --------

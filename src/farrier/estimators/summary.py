@@ -8,6 +8,7 @@ from scipy import stats
 
 from ..infer.psis import GOOD, USABLE
 from ..infer.train import History, Status
+from ..model.drawn import DrawnNetwork
 from ..model.likelihoods import GaussianLikelihood
 from .base import NetworkEstimator
 
@@ -68,7 +69,10 @@ def summarise(model: NetworkEstimator, k: float | None) -> Summary:
     if isinstance(model.network_.likelihood, GaussianLikelihood):
         lines.append(("noise sd", _noise(model)))
     lines.append(("compaction", str(model._compacted())))
-    lines.append(("Pareto k", _word_on(k)))
+    if hasattr(model, "sampling_"):
+        lines.append(("sampling", str(model.sampling_)))
+    else:
+        lines.append(("Pareto k", _word_on(k)))
     return Summary(type(model).__name__, tuple(lines))
 
 
@@ -123,15 +127,17 @@ def _training(history: History) -> str:
 
 
 def _noise(model: NetworkEstimator) -> str:
-    """Quantiles of q(gamma)^(-1/2), in the units of the target."""
-    likelihood = model.network_.likelihood
-    assert isinstance(likelihood, GaussianLikelihood)
-    gamma = likelihood.gamma
-    law = stats.gamma(np.asarray(gamma.shape, float))
-    rate = np.exp(np.asarray(gamma.log_rate, float))
-    ends = [
-        np.sqrt(rate / law.ppf(p)) * model._target_scale() for p in (0.95, 0.5, 0.05)
-    ]
+    """Quantiles of gamma^(-1/2), in the units of the target."""
+    levels = (0.05, 0.5, 0.95)
+    if isinstance(model.network_, DrawnNetwork):
+        ends = np.quantile(np.asarray(model.network_.noise_sd), levels, axis=0)
+    else:
+        likelihood = model.network_.likelihood
+        assert isinstance(likelihood, GaussianLikelihood)
+        law = stats.gamma(np.asarray(likelihood.gamma.shape, float))
+        rate = np.exp(np.asarray(likelihood.gamma.log_rate, float))
+        ends = [np.sqrt(rate / law.isf(p)) for p in levels]
+    ends = [end * model._target_scale() for end in ends]
     return "; ".join(
         f"{middle:.4g} (90 % interval {low:.4g} to {high:.4g})"
         for low, middle, high in zip(*ends, strict=True)

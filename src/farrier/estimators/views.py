@@ -17,6 +17,7 @@ from ..displays import (
 from ..infer.compact import is_factorised
 from ..infer.psis import log_weights, pareto_k
 from ..infer.relevance import input_shares
+from ..model.network import Network
 from .base import NetworkEstimator
 from .checks import Unchecked, checked_level, numbers_only
 from .draws import posterior_draws, to_arviz
@@ -51,7 +52,8 @@ class ViewedEstimator(NetworkEstimator):
             weights of whole networks (K2).
         """
         check_is_fitted(self)
-        k = None if X is None else self._pareto_k(X, y, sample_weight)
+        sampled = hasattr(self, "sampling_")  # then there is no q to be far away
+        k = None if X is None or sampled else self._pareto_k(X, y, sample_weight)
         return summarise(self, k)
 
     def _pareto_k(self, X: Unchecked, y: Unchecked, sample_weight: Unchecked) -> float:
@@ -63,6 +65,7 @@ class ViewedEstimator(NetworkEstimator):
                 f"{weight.sum():g}. Give those rows, or none."
             )
         network = self._compacted().network
+        assert isinstance(network, Network)
         if not is_factorised(network):
             raise ValueError(
                 "How far the posterior is from the exact one is known only for "

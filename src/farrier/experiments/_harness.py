@@ -48,7 +48,7 @@ import numpy as np
 
 from .. import datasets
 from ..estimators import TrainingWarning
-from ._names import NAMES
+from ._names import NAMES, module_name
 
 Row = dict[str, Any]
 Report = Callable[[int, str], None]
@@ -124,7 +124,7 @@ def known(name: str) -> ModuleType:
         raise ValueError(
             f"There is no experiment {name!r}. There are {', '.join(NAMES)}, and `all`."
         )
-    return import_module(f"{__package__}.{name}")
+    return import_module(f"{__package__}.{module_name(name)}")
 
 
 def settings_named(experiment: ModuleType, kind: str) -> Any:

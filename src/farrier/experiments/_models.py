@@ -112,7 +112,9 @@ def smallest_units(
     all weights into the unit; `median` is the median of |w|.
     """
     units = [np.argsort(norms)[:SMALLEST] for norms in model.weight_norms_]
-    drawn = _weights_into(model.network_, [jnp.asarray(u) for u in units], key=key)
+    network = model.network_
+    assert isinstance(network, Network)
+    drawn = _weights_into(network, [jnp.asarray(u) for u in units], key=key)
     return [
         [
             {"norm": float(norms[unit])} | _spread(np.abs(np.asarray(w, float)))

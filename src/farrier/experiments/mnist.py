@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import datasets
 from ..estimators import HorseshoeClassifier
+from ..model.network import Network
 from ..plots import Figure, legend_below, new_figure
 from ._harness import (
     Claim,
@@ -163,6 +164,7 @@ def filters(model: HorseshoeClassifier) -> dict[str, list[Row]]:
 
     `pixels` are whole numbers from -127 to 127 in units of `unit`, row by row.
     """
+    assert isinstance(model.network_, Network)
     weights = np.asarray(model.network_.layers[0].expected_weights(), float)
     norms = model.weight_norms_[0]
     order = np.argsort(norms)

@@ -52,6 +52,8 @@ VMG = _column(
     yacht=(0.70, -1.30),
     year=(8.82, -3.60),
 )
+# Standard splits of each set.
+SPLITS = {name: 20 for name in HORSESHOE} | {"protein": 5, "year": 1}
 # Where the paper's quotation differs from the original.
 VMG_ORIGINAL = _column(
     VMG_PAPER,

@@ -19,6 +19,7 @@ from .. import datasets
 from ..core.weights import FactorisedWeights
 from ..demo import weights_on
 from ..estimators import HorseshoeClassifier
+from ..model.network import Network
 from ..plots import COLOURS, LABELS, Figure, legend_below, new_figure
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
 from ._models import classified, fit_each
@@ -118,6 +119,7 @@ def measured(model: HorseshoeClassifier, config: Config, seed: int) -> Row:
 
 def expected_weights(model: HorseshoeClassifier) -> np.ndarray:
     """E[w_k], bias last, one row for each unit; the largest norm first."""
+    assert isinstance(model.network_, Network)
     layer = model.network_.layers[0]
     weights = layer.weights
     assert isinstance(weights, FactorisedWeights)

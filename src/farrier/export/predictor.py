@@ -44,7 +44,7 @@ def to_numpy(
         "task": "regression",
         "method": method.name,
         "activation": network.activation,
-        "layers": len(network.layers),
+        "layers": len(network.widths),
         "columns": columns,
         "compaction": str(small.compaction_),
         "targets": getattr(small, "_columns", None),

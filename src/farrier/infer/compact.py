@@ -22,7 +22,7 @@ its bias included, share one scale.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -30,13 +30,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from ..core.families import Normal
 from ..core.weights import FactorisedWeights
+from ..model.drawn import AnyNetwork, DrawKey, DrawnNetwork
 from ..model.layers import Layer
 from ..model.likelihoods import GaussianLikelihood
 from ..model.network import Network
@@ -88,12 +88,12 @@ class Nodes:
 
 
 def find_nodes(
-    network: Network, x: Float[Array, "rows d_in"], draws: int, *, key: PRNGKeyArray
+    network: AnyNetwork, x: Float[Array, "rows d_in"], draws: int, *, key: PRNGKeyArray
 ) -> Nodes:
     """Shares (S1) of all nodes on the rows `x`, from the last layer back."""
     shares: list[np.ndarray] = []
-    next_on = jnp.ones(network.output.weights.nodes, bool)
-    for index in reversed(range(len(network.layers))):
+    next_on = jnp.ones(network.likelihood.d_out, bool)
+    for index in reversed(range(len(network.widths))):
         share = np.asarray(_shares(network, x, index, next_on, draws, key=key))
         shares.insert(0, share)
         next_on = jnp.asarray(np.median(share, axis=0) > ON_SHARE)
@@ -102,7 +102,7 @@ def find_nodes(
 
 @eqx.filter_jit
 def _shares(
-    network: Network,
+    network: AnyNetwork,
     x: Float[Array, "rows d_in"],
     index: int,
     next_on: Bool[Array, " next_nodes"],
@@ -111,9 +111,9 @@ def _shares(
     key: PRNGKeyArray,
 ) -> Float[Array, "draws nodes"]:
     """Shares (S1) of the nodes of one layer, for each draw."""
-    last = index == len(network.layers) - 1
+    last = index == len(network.widths) - 1
 
-    def one(key_draw: PRNGKeyArray) -> Float[Array, " nodes"]:
+    def one(key_draw: DrawKey) -> Float[Array, " nodes"]:
         sampled = network.sample(key=key_draw)
         activation = sampled.hidden(x)[index]
         kernel = sampled.kernels[index + 1]
@@ -125,11 +125,11 @@ def _shares(
         reach = jnp.where(next_on[None], reach, 0)
         return activation.std(0) * reach.max(1)
 
-    return lax.map(one, jr.split(key, draws))
+    return lax.map(one, network.draw_keys(draws, key=key))
 
 
 def _output_view(
-    network: Network, kernel: Float[Array, "nodes d_out"]
+    network: AnyNetwork, kernel: Float[Array, "nodes d_out"]
 ) -> tuple[Float[Array, "nodes d_out"], Float[Array, " d_out"]]:
     """Weights into the outputs as the target sees them, and the target's own noise.
 
@@ -140,8 +140,10 @@ def _output_view(
     return kernel - kernel.mean(1, keepdims=True), target_noise(network)
 
 
-def target_noise(network: Network) -> Float[Array, " d_out"]:
+def target_noise(network: AnyNetwork) -> Float[Array, " d_out"]:
     """The variance that the target has by itself, in the units of each output."""
+    if isinstance(network, DrawnNetwork) and network.noise_sd.size:
+        return (network.noise_sd**2).mean(0)
     if isinstance(network.likelihood, GaussianLikelihood):
         return 1 / network.likelihood.gamma.mean()
     classes = network.likelihood.d_out
@@ -157,18 +159,59 @@ class Activations(eqx.Module):
 
 @eqx.filter_jit
 def activations(
-    network: Network, x: Float[Array, "rows d_in"], draws: int, *, key: PRNGKeyArray
+    network: AnyNetwork, x: Float[Array, "rows d_in"], draws: int, *, key: PRNGKeyArray
 ) -> tuple[Activations, ...]:
     """First two moments of the activations of each hidden layer."""
 
-    def add(sums: PyTree, key_draw: PRNGKeyArray) -> tuple[PyTree, None]:
+    def add(sums: PyTree, key_draw: DrawKey) -> tuple[PyTree, None]:
         hidden = network.sample(key=key_draw).hidden(x)
         new = [(a / draws, (a**2).mean(0) / draws) for a in hidden]
         return jax.tree.map(jnp.add, sums, new), None
 
     zero = [(jnp.zeros((len(x), n)), jnp.zeros(n)) for n in network.widths]
-    sums, _ = lax.scan(add, zero, jr.split(key, draws))
+    sums, _ = lax.scan(add, zero, network.draw_keys(draws, key=key))
     return tuple(Activations(*pair) for pair in sums)
+
+
+def _silencer(
+    network: AnyNetwork, x: Float[Array, "rows d_in"], draws: int, *, key: PRNGKeyArray
+) -> Callable[[tuple[np.ndarray, ...]], AnyNetwork]:
+    """What makes, of the nodes to keep, a network of the same shape without the others.
+
+    Draws are folded one by one, with constants alone.
+    """
+    if isinstance(network, DrawnNetwork):
+        return partial(_silence_draws, network, _mean_activations(network, x))
+    hidden = activations(network, x, draws, key=key)
+    return lambda keep: silence(network, keep, hidden)
+
+
+@eqx.filter_jit
+def _mean_activations(
+    network: DrawnNetwork, x: Float[Array, "rows d_in"]
+) -> tuple[Float[Array, "draws _"], ...]:
+    """Over the rows, for each draw and each hidden layer."""
+
+    def one(number: Int[Array, ""]) -> tuple[Float[Array, " _"], ...]:
+        return tuple(a.mean(0) for a in network.sample(key=number).hidden(x))
+
+    return lax.map(one, jnp.arange(network.draws))
+
+
+def _silence_draws(
+    network: DrawnNetwork,
+    means: tuple[Float[Array, "draws _"], ...],
+    keep: tuple[np.ndarray, ...],
+) -> DrawnNetwork:
+    """Each node that is not kept is a constant in the bias after it (C1)."""
+    kernels, biases = [*network.kernels], [*network.biases]
+    for index, (mean, kept) in enumerate(zip(means, keep, strict=True), start=1):
+        gone = jnp.where(jnp.asarray(kept), 0, mean)
+        biases[index] = biases[index] + jnp.einsum("sk,skj->sj", gone, kernels[index])
+        kernels[index] = jnp.where(jnp.asarray(kept)[None, :, None], kernels[index], 0)
+    return eqx.tree_at(
+        lambda n: (n.kernels, n.biases), network, (tuple(kernels), tuple(biases))
+    )
 
 
 def silence(
@@ -236,6 +279,22 @@ def drop(network: Network, keep: tuple[np.ndarray, ...]) -> Network:
     return with_layers(network, layers)
 
 
+def _drop_draws(network: DrawnNetwork, keep: tuple[np.ndarray, ...]) -> DrawnNetwork:
+    kernels, biases = [*network.kernels], [*network.biases]
+    scales = dict(network.scales)
+    for index, kept in enumerate(keep):
+        kernels[index], biases[index] = (
+            kernels[index][..., kept],
+            biases[index][:, kept],
+        )
+        kernels[index + 1] = kernels[index + 1][:, kept]
+        for name, values in scales.items():
+            if name.startswith(f"layer_{index + 1}_") and values.ndim > 1:
+                scales[name] = values[:, kept]
+    new = (tuple(kernels), tuple(biases), scales)
+    return eqx.tree_at(lambda n: (n.kernels, n.biases, n.scales), network, new)
+
+
 def _drop_nodes(layer: Layer, kept: np.ndarray) -> Layer:
     def pick(leaf: Any) -> Any:
         return leaf[kept] if eqx.is_array_like(leaf) and np.ndim(leaf) else leaf
@@ -290,7 +349,7 @@ class Compaction:
         Mean change of the log density of a training row, in nats.
     """
 
-    network: Network
+    network: AnyNetwork
     keep: tuple[np.ndarray, ...]  # for each hidden layer, which nodes
     moved: float
     log_density_change: float
@@ -306,7 +365,7 @@ class Compaction:
 
 
 def compact(
-    network: Network,
+    network: AnyNetwork,
     nodes: Nodes,
     x: np.ndarray,
     y: np.ndarray,
@@ -320,20 +379,22 @@ def compact(
     than 1 % of their standard deviation, the best 1, 2, 4, 7, ... others are kept too.
     Where the posterior ties the inputs of a layer to each other, all nodes are kept.
     """
-    if not is_factorised(network):
+    if isinstance(network, Network) and not is_factorised(network):
         everything = tuple(np.ones(width, bool) for width in network.widths)
         return Compaction(network, everything, 0.0, 0.0)
     few = jnp.asarray(x[:: -(-len(x) // FOLD_ROWS)], float)
-    hidden = activations(network, few, draws, key=key)
+    quiet = _silencer(network, few, draws, key=key)
     check = partial(_check_values, x=x, y=y, draws=draws, key=key)
     mean, sd, density = check(network)
     for keep in _candidates(nodes):
-        small = silence(network, keep, hidden)
+        small = quiet(keep)
         new_mean, _, new_density = check(small)
         moves = np.linalg.norm(new_mean - mean, axis=1) / sd
         moved = float(np.sqrt(np.mean(moves**2)))
         if moved <= MOVED or all(kept.all() for kept in keep):
             change = float((new_density - density).mean())
+            if isinstance(small, DrawnNetwork):
+                return Compaction(_drop_draws(small, keep), keep, moved, change)
             return Compaction(drop(small, keep), keep, moved, change)
     raise AssertionError("the last candidate keeps all nodes")
 
@@ -357,7 +418,7 @@ def _candidates(nodes: Nodes) -> Iterator[tuple[np.ndarray, ...]]:
 
 
 def _check_values(
-    network: Network, x: np.ndarray, y: np.ndarray, draws: int, key: PRNGKeyArray
+    network: AnyNetwork, x: np.ndarray, y: np.ndarray, draws: int, key: PRNGKeyArray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Predictive mean and standard deviation (over all targets), and log density."""
     if isinstance(network.likelihood, GaussianLikelihood):
@@ -370,7 +431,7 @@ def _check_values(
 
 
 def _regression_check(
-    network: Network,
+    network: AnyNetwork,
     x: Float[Array, "rows d_in"],
     y: Float[Array, "rows targets"],
     noise_sd: Float[Array, "draws targets"],

@@ -23,9 +23,10 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..core.weights import FactorisedWeights
+from ..model.drawn import AnyNetwork, DrawnNetwork
 from ..model.layers import Layer
 from ..model.likelihoods import GaussianLikelihood
 from ..model.network import Network
@@ -52,9 +53,11 @@ class Draws:
         if self.count is not None and self.count < 2:
             raise ValueError(f"`count` must be at least 2, got {self.count}.")
 
-    def freeze(self, network: Network, draws: int, *, key: PRNGKeyArray) -> Frozen:
+    def freeze(self, network: AnyNetwork, draws: int, *, key: PRNGKeyArray) -> Frozen:
         """Arrays by name; `draws` are those of the estimator."""
         count = self.count or draws
+        if isinstance(network, DrawnNetwork):
+            return _numpy(_drawn(network, network.draw_keys(count, key=key)))
         if isinstance(network.likelihood, GaussianLikelihood):
             noise_sd = noise_sds(network, count, key=key)
             return _numpy(_regression(network, noise_sd, key=key))
@@ -70,9 +73,14 @@ class Moments:
 
     name: ClassVar[str] = "moments"
 
-    def freeze(self, network: Network, draws: int, *, key: PRNGKeyArray) -> Frozen:
+    def freeze(self, network: AnyNetwork, draws: int, *, key: PRNGKeyArray) -> Frozen:
         """Arrays by name; there is nothing to draw."""
         del draws, key
+        if isinstance(network, DrawnNetwork):
+            raise ValueError(
+                "A refined posterior is a set of draws and has no moments to carry "
+                "from layer to layer. Export its draws: `method=Draws()`."
+            )
         frozen = {}
         for index, layer in enumerate(network.layers):
             frozen |= _moment_arrays(layer, f"hidden.{index}")
@@ -86,6 +94,19 @@ class Moments:
 
 def _numpy(arrays: dict[str, Array]) -> Frozen:
     return {name: np.asarray(value, np.float32) for name, value in arrays.items()}
+
+
+def _drawn(network: DrawnNetwork, chosen: Int[Array, " count"]) -> dict[str, Array]:
+    """Draws of a network that are there already: their outputs vary no more."""
+    *kernels, kernel = (values[chosen] for values in network.kernels)
+    *biases, bias = (values[chosen] for values in network.biases)
+    arrays = {"output.kernel": kernel, "output.bias": bias}
+    for index, pair in enumerate(zip(kernels, biases, strict=True)):
+        arrays[f"hidden.{index}.kernel"], arrays[f"hidden.{index}.bias"] = pair
+    if isinstance(network.likelihood, GaussianLikelihood):
+        arrays["output.kernel_variance"] = jnp.zeros_like(kernel)
+        arrays["output.bias_variance"] = network.noise_sd[chosen] ** 2
+    return arrays
 
 
 @eqx.filter_jit

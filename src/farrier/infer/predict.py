@@ -26,8 +26,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from scipy import stats
 
 from ..core.random import normals
+from ..model.drawn import AnyNetwork, DrawKey, DrawnNetwork
 from ..model.likelihoods import GaussianLikelihood
-from ..model.network import Network
 
 CHUNK_VALUES = 2**22  # draws at once x rows x widest layer
 DRAWS_AT_ONCE = 8
@@ -86,12 +86,15 @@ class Mixture(eqx.Module):
 
 
 def noise_sds(
-    network: Network, draws: int, *, key: PRNGKeyArray
+    network: AnyNetwork, draws: int, *, key: PRNGKeyArray
 ) -> Float[Array, "draws targets"]:
     """1 / sqrt(gamma) for each draw: quantiles of q(gamma), evenly spread, shuffled.
 
-    Stratified, so that its moments are those of q(gamma) even for few draws.
+    Stratified, so that its moments are those of q(gamma) even for few draws. Where the
+    posterior is a set of draws, each has its own.
     """
+    if isinstance(network, DrawnNetwork):
+        return network.noise_sd[network.draw_keys(draws, key=key)]
     likelihood = network.likelihood
     assert isinstance(likelihood, GaussianLikelihood)
     shape = np.asarray(likelihood.gamma.shape, float)
@@ -103,7 +106,7 @@ def noise_sds(
 
 
 def mixture(
-    network: Network,
+    network: AnyNetwork,
     x: Float[Array, "rows d_in"],
     noise_sd: Float[Array, "draws targets"],
     *,
@@ -111,51 +114,48 @@ def mixture(
 ) -> Mixture:
     """The predictive of a regression network (P1), in standardised units."""
 
-    def one(key_draw: PRNGKeyArray) -> tuple[Array, Array]:
-        key_hidden, key_output = jr.split(key_draw)
-        hidden = network.sample(key=key_hidden).hidden(x)
-        last = (x, *hidden)[-1]
-        # Row 0 for all: one draw of the scale, shared by all rows.
-        same = jnp.zeros(len(x), int)
-        f = network.output.conditional(last.T, same, key=key_output)
-        return f.mean.T, f.variance.T
+    def one(key_draw: DrawKey) -> tuple[Array, Array]:
+        return network.predictive(x, key=key_draw)
 
-    loc, variance = _over_draws(one, len(noise_sd), key=key)
+    loc, variance = _over_draws(one, network, len(noise_sd), key=key)
     return Mixture(loc, variance, noise_sd)
 
 
-def _over_draws(one: Callable, draws: int, *, key: PRNGKeyArray) -> Any:
+def _over_draws(
+    one: Callable, network: AnyNetwork, draws: int, *, key: PRNGKeyArray
+) -> Any:
     """`one` for each draw, a few at a time."""
-    return lax.map(one, jr.split(key, draws), batch_size=min(draws, DRAWS_AT_ONCE))
+    keys = network.draw_keys(draws, key=key)
+    return lax.map(one, keys, batch_size=min(draws, DRAWS_AT_ONCE))
 
 
 def outputs(
-    network: Network, x: Float[Array, "rows d_in"], draws: int, *, key: PRNGKeyArray
+    network: AnyNetwork, x: Float[Array, "rows d_in"], draws: int, *, key: PRNGKeyArray
 ) -> Float[Array, "draws rows d_out"]:
     """Outputs of `draws` sampled networks."""
 
-    def one(key_draw: PRNGKeyArray) -> Float[Array, "rows d_out"]:
+    def one(key_draw: DrawKey) -> Float[Array, "rows d_out"]:
         return network.sample(key=key_draw)(x)
 
-    return _over_draws(one, draws, key=key)
+    return _over_draws(one, network, draws, key=key)
 
 
 def probabilities(
-    network: Network, x: Float[Array, "rows d_in"], draws: int, *, key: PRNGKeyArray
+    network: AnyNetwork, x: Float[Array, "rows d_in"], draws: int, *, key: PRNGKeyArray
 ) -> Float[Array, "rows classes"]:
     """Class probabilities: the mean of the draws' softmax (P1)."""
     return jax.nn.softmax(outputs(network, x, draws, key=key)).mean(0)
 
 
 def probability_draws(
-    network: Network, x: Float[Array, "rows d_in"], draws: int, *, key: PRNGKeyArray
+    network: AnyNetwork, x: Float[Array, "rows d_in"], draws: int, *, key: PRNGKeyArray
 ) -> Float[Array, "rows classes draws"]:
     """Class probabilities of each draw: their mean is the prediction (P1)."""
     return jnp.moveaxis(jax.nn.softmax(outputs(network, x, draws, key=key)), 0, -1)
 
 
 def probability_quantiles(
-    network: Network,
+    network: AnyNetwork,
     x: Float[Array, "rows d_in"],
     draws: int,
     levels: Float[Array, " levels"],
@@ -168,7 +168,7 @@ def probability_quantiles(
 
 
 def moments(
-    network: Network,
+    network: AnyNetwork,
     x: Float[Array, "rows d_in"],
     noise_sd: Float[Array, "draws targets"],
     *,
@@ -180,7 +180,7 @@ def moments(
 
 
 def log_densities(
-    network: Network,
+    network: AnyNetwork,
     x: Float[Array, "rows d_in"],
     y: Float[Array, "rows targets"],
     noise_sd: Float[Array, "draws targets"],
@@ -192,7 +192,7 @@ def log_densities(
 
 
 def cdfs(
-    network: Network,
+    network: AnyNetwork,
     x: Float[Array, "rows d_in"],
     y: Float[Array, "rows targets"],
     noise_sd: Float[Array, "draws targets"],
@@ -204,7 +204,7 @@ def cdfs(
 
 
 def quantiles(
-    network: Network,
+    network: AnyNetwork,
     x: Float[Array, "rows d_in"],
     noise_sd: Float[Array, "draws targets"],
     levels: Float[Array, " levels"],
@@ -217,7 +217,7 @@ def quantiles(
 
 
 def sampled_targets(
-    network: Network,
+    network: AnyNetwork,
     x: Float[Array, "rows d_in"],
     rows: Int[Array, " rows"],
     noise_sd: Float[Array, "draws targets"],
@@ -236,7 +236,7 @@ def sampled_targets(
 
 def by_chunks(
     summary: Callable,
-    network: Network,
+    network: AnyNetwork,
     rows: tuple[np.ndarray, ...],
     *args: Any,
     key: PRNGKeyArray,
@@ -250,7 +250,7 @@ def by_chunks(
         array that `summary` returns has the rows as its first axis.
     """
     total = len(rows[0])
-    widest = max((*network.widths, rows[0].shape[1], network.output.weights.nodes))
+    widest = max((*network.widths, rows[0].shape[1], network.likelihood.d_out))
     most = max(16, CHUNK_VALUES // (DRAWS_AT_ONCE * widest))
     size = min(2 ** int(math.log2(most)), max(16, 2 ** (total - 1).bit_length()))
     parts = []
@@ -272,6 +272,6 @@ def _pad_rows(values: np.ndarray, size: int) -> Array:
 
 @eqx.filter_jit
 def _compiled(
-    summary: Callable, network: Network, *args: Any, key: PRNGKeyArray
+    summary: Callable, network: AnyNetwork, *args: Any, key: PRNGKeyArray
 ) -> Any:
     return summary(network, *args, key=key)

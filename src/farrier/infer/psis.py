@@ -23,7 +23,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from scipy import stats
 
-from ..core.scales import Exponential, Scale
+from ..core.scales import Scale
 from ..core.weights import Centred, FactorisedWeights, Mixed
 from ..model.layers import Layer
 from ..model.likelihoods import GaussianLikelihood
@@ -116,17 +116,12 @@ def _draw_layer(
 def _draw_scale(
     scale: Scale, *, key: PRNGKeyArray
 ) -> tuple[Float[Array, "*shape"], Float[Array, ""]]:
-    """One draw of ln s, and ln p - ln q of it, as densities of ln s (M2, M11)."""
-    q, prior = scale.q, scale.prior
+    """One draw of ln s, and ln p - ln q of it, as densities of ln s (M11, M12)."""
+    q = scale.q
     noise = jr.normal(key, q.loc.shape)
     log_s = q.loc + q.scale * noise
     log_q = norm.logpdf(noise) - q.log_scale
-    if isinstance(prior, Exponential):
-        log_p = -math.log(prior.mean) - jnp.exp(log_s) / prior.mean
-    else:  # half-Cauchy: 2 / (pi b (1 + s^2 / b^2))
-        b: Any = getattr(prior, "b")  # noqa: B009
-        log_p = math.log(2 / (math.pi * b)) - jax.nn.softplus(2 * (log_s - math.log(b)))
-    return log_s, (log_p + log_s - log_q).sum()
+    return log_s, (scale.prior.log_density(log_s) - log_q).sum()
 
 
 @eqx.filter_jit

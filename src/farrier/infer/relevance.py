@@ -18,8 +18,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from ..model.drawn import AnyNetwork, DrawKey
 from ..model.likelihoods import GaussianLikelihood
-from ..model.network import ACTIVATIONS, Network, SampledNetwork
+from ..model.network import ACTIVATIONS, SampledNetwork
 from .compact import target_noise
 
 ROWS = 512  # rows that are shuffled
@@ -28,7 +29,7 @@ LEAST_DRAWS = 32
 
 
 def input_shares(
-    network: Network,
+    network: AnyNetwork,
     x: np.ndarray,
     groups: Sequence[Sequence[int]],
     draws: int,
@@ -63,7 +64,7 @@ def input_shares(
 
 @eqx.filter_jit
 def _shares(
-    network: Network,
+    network: AnyNetwork,
     x: Float[Array, "rows d_in"],
     columns: Int[Array, "groups size"],
     used: Float[Array, "groups size"],
@@ -78,7 +79,7 @@ def _shares(
         """Outputs as the target sees them: a softmax sees differences alone."""
         return f if gaussian else f - f.mean(1, keepdims=True)
 
-    def one(draw: tuple[PRNGKeyArray, Array]) -> Float[Array, " groups"]:
+    def one(draw: tuple[DrawKey, Array]) -> Float[Array, " groups"]:
         key_draw, order = draw
         sampled = network.sample(key=key_draw)
         move = x[order] - x
@@ -95,7 +96,7 @@ def _shares(
 
         return lax.map(moved, (columns, used))
 
-    return lax.map(one, (jr.split(key, len(orders)), orders))
+    return lax.map(one, (network.draw_keys(len(orders), key=key), orders))
 
 
 def _shuffles(rows: int, draws: int, *, key: PRNGKeyArray) -> np.ndarray:

@@ -27,6 +27,15 @@ class AbstractLikelihood(eqx.Module):
         """E[ln p(y | f)] for each row: in closed form, or an unbiased draw of it."""
 
     @abc.abstractmethod
+    def log_marginal(
+        self,
+        y: Float[Array, "batch targets"] | Int[Array, " batch"],
+        f: Float[Array, "batch d_out"],
+        weight: Float[Array, " batch"],
+    ) -> Float[Array, ""]:
+        """ln p(y | f) of all rows, its own unknowns integrated out, but a constant."""
+
+    @abc.abstractmethod
     def kl(self) -> dict[str, Float[Array, ""]]:
         """Divergences of its own unknowns from their priors, by name."""
 
@@ -65,6 +74,29 @@ class GaussianLikelihood(AbstractLikelihood):
         log_normaliser = 0.5 * (log_gamma - math.log(2 * math.pi))
         return log_normaliser.sum() - 0.5 * gamma @ squared_error
 
+    def log_marginal(
+        self,
+        y: Float[Array, "batch targets"] | Int[Array, " batch"],
+        f: Float[Array, "batch d_out"],
+        weight: Float[Array, " batch"],
+    ) -> Float[Array, ""]:
+        """-sum over targets of (a + n / 2) ln(b + E / 2) (H2)."""
+        law = self.precision_given(y, f, weight)
+        return -(law.shape * law.log_rate).sum()
+
+    def precision_given(
+        self,
+        y: Float[Array, "batch targets"] | Int[Array, " batch"],
+        f: Float[Array, "batch targets"],
+        weight: Float[Array, " batch"],
+    ) -> Gamma:
+        """gamma | y, f ~ Gamma(a + n / 2, b + E / 2), one for each target (H2).
+
+        E is the weighted sum of squared errors and n the sum of the weights.
+        """
+        shape = jnp.full(f.shape[1], self.prior_shape + 0.5 * weight.sum())
+        return Gamma(shape, jnp.log(self.prior_rate + 0.5 * weight @ (y - f) ** 2))
+
     def kl(self) -> dict[str, Float[Array, ""]]:
         """KL of the precisions from their Gamma prior (F7)."""
         return {
@@ -97,6 +129,16 @@ class CategoricalLikelihood(AbstractLikelihood):
         """One draw of ln softmax(f)_y for each row, unbiased (L2)."""
         log_probability = jax.nn.log_softmax(f.draw(), axis=0)
         return jnp.take_along_axis(log_probability, y[None], axis=0)[0]
+
+    def log_marginal(
+        self,
+        y: Float[Array, "batch targets"] | Int[Array, " batch"],
+        f: Float[Array, "batch d_out"],
+        weight: Float[Array, " batch"],
+    ) -> Float[Array, ""]:
+        """Weighted sum of ln softmax(f)_y (L2)."""
+        log_probability = jax.nn.log_softmax(f, axis=1)
+        return weight @ jnp.take_along_axis(log_probability, y[:, None], axis=1)[:, 0]
 
     def kl(self) -> dict[str, Float[Array, ""]]:
         """None: it has no unknowns of its own."""

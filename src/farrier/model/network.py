@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from ..core.bound import Bound
 from ..core.families import Conditional
@@ -134,6 +134,10 @@ class Network(eqx.Module):
         hidden = {f"layer_{i}": layer for i, layer in enumerate(self.layers, start=1)}
         return hidden | {"output": self.output}
 
+    def draw_keys(self, draws: int, *, key: PRNGKeyArray) -> Key[Array, " draws"]:
+        """What `sample` and `predictive` need for each of so many draws."""
+        return jr.split(key, draws)
+
     def sample(self, *, key: PRNGKeyArray) -> SampledNetwork:
         """One draw of all weights."""
         layers = (*self.layers, self.output)
@@ -143,6 +147,22 @@ class Network(eqx.Module):
         ]
         kernels, biases = zip(*draws, strict=True)
         return SampledNetwork(kernels, biases, self.activation)
+
+    def predictive(
+        self, x: Float[Array, "rows d_in"], *, key: PRNGKeyArray
+    ) -> tuple[Float[Array, "rows d_out"], Float[Array, "rows d_out"]]:
+        """Mean and variance of the outputs given a draw of all but the last weights."""
+        key_hidden, key_output = jr.split(key)
+        hidden = self.sample(key=key_hidden).hidden(x)
+        last = (x, *hidden)[-1]
+        # Row 0 for all: one draw of the scale, shared by all rows.
+        same = jnp.zeros(len(x), int)
+        f = self.output.conditional(last.T, same, key=key_output)
+        return f.mean.T, f.variance.T
+
+    def expected_norms(self) -> tuple[Float[Array, " _"], ...]:
+        """For each hidden layer, the norm of the expected weights into each node."""
+        return tuple(layer.expected_norms() for layer in self.layers)
 
     def term_names(self) -> tuple[str, ...]:
         """Names of the terms of the bound, in the order in which they are recorded."""

@@ -1,0 +1,575 @@
+"""Sampling what is left: the exact posterior of a small network, by NUTS.
+
+    ln p(theta | y) = ln p(y | theta) + ln p(theta) + constant                      (H1)
+
+theta holds the standardised weights of each layer and the logarithms of its scales. The
+noise precision of a regression is integrated out, one target t at a time,
+
+    ln p(y | theta) = -sum_t (a + n / 2) ln(b + E_t / 2) + constant,
+    E_t = sum_i weight_i (y_it - f_t(x_i))^2,  n = sum_i weight_i                   (H2)
+
+and drawn afterwards: gamma_t | theta, y ~ Gamma(a + n / 2, b + E_t / 2). Variational
+inference has made the network small, and chains begin at draws of its posterior. All
+chains run the same compiled program, one on each core, a few iterations at a time.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import blackjax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
+from blackjax.adaptation.step_size import dual_averaging_adaptation
+from blackjax.diagnostics import effective_sample_size, potential_scale_reduction
+from jax import lax
+from jax.flatten_util import ravel_pytree
+from jax.scipy.stats import norm
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from ..core.weights import Centred, Mixed
+from ..model.drawn import DrawnNetwork
+from ..model.layers import Layer
+from ..model.likelihoods import GaussianLikelihood
+from ..model.network import ACTIVATIONS, Network, SampledNetwork
+from .compact import Nodes, activations, drop, is_factorised, silence
+from .train import COMPILER_OPTIONS, Data, adam, round_up
+
+CHUNK = 25  # iterations of a chain between two looks at the clock
+FIRST_WINDOW = 50  # iterations after which masses are first set, and last left alone
+FIRST_STEP = 0.01
+ASCENT, ASCENT_RATE = 1_000, 0.02  # steps of Adam before a chain begins, and their rate
+ACCEPTANCE = 0.8
+FOLD_ROWS = 1_000
+FOLD_DRAWS = 100
+WATCHED_ROWS = 100  # rows on which the mixing of predictions is judged
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nuts:
+    """Sampling of the whole posterior by NUTS, after the variational fit.
+
+    Parameters
+    ----------
+    candidates
+        Nodes of each hidden layer that are sampled, best first; more where more are on.
+        The posterior of their scales selects among them.
+    chains
+        Markov chains. Each begins at a draw of the variational posterior.
+    warm_up
+        Iterations of each chain in which step and masses are adapted.
+    draws
+        Iterations of each chain after that.
+    kept
+        Draws that are kept in the model, spread evenly over all chains.
+    depth
+        Most doublings of a trajectory: it has up to 2^depth - 1 gradients.
+    """
+
+    name: ClassVar[str] = "nuts"
+    candidates: int = 20
+    chains: int = 4
+    warm_up: int = 400
+    draws: int = 400
+    kept: int = 400
+    depth: int = 7
+
+    def __post_init__(self) -> None:
+        least = {"candidates": 1, "chains": 1, "warm_up": 150, "draws": 4, "kept": 2}
+        for field, value in (least | {"depth": 1}).items():
+            if getattr(self, field) < value:
+                raise ValueError(
+                    f"`{field}` must be at least {value}, got {getattr(self, field)}."
+                )
+
+    @property
+    def iterations(self) -> int:
+        """Of each chain, warm-up included, in whole chunks."""
+        return _chunks(self.warm_up) + _chunks(self.draws)
+
+
+REFINEMENTS: dict[str, Nuts] = {
+    "nuts": Nuts(),
+    "nuts-short": Nuts(chains=2, warm_up=250, draws=250, depth=6),
+}
+
+
+def _chunks(iterations: int) -> int:
+    return -(-iterations // CHUNK) * CHUNK
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the sampling went.
+
+    `r_hat` and `effective_draws` are medians over training rows of those of the
+    predictions, chains split in halves; an `r_hat` near 1 says that chains agree.
+    """
+
+    chains: int
+    draws: int
+    r_hat: float
+    effective_draws: float
+    acceptance: float
+    divergences: int
+    gradients: int
+    seconds: float
+
+    def __str__(self) -> str:
+        """In one line."""
+        return (
+            f"{self.chains} chains of {self.draws} draws, R-hat {self.r_hat:.2f}, "
+            f"{self.effective_draws:.0f} effective draws of a prediction, "
+            f"{self.divergences} divergences, {self.seconds:.0f} s"
+        )
+
+
+class LayerPoint(eqx.Module):
+    """What is sampled of one layer: weights before their scales, and ln of those."""
+
+    kernel: Float[Array, "nodes d_in"]
+    bias: Float[Array, " nodes"]
+    log_scales: dict[str, Float[Array, "..."]]
+
+
+Point = tuple[LayerPoint, ...]  # one for each layer, the output last
+
+
+class Target(eqx.Module):
+    """The posterior that is sampled, up to a constant (H1)."""
+
+    network: Network  # its priors, likelihood and shapes; its posterior says nothing
+    x: Float[Array, "rows d_in"]
+    y: Float[Array, "rows targets"] | Int[Array, " rows"]
+    weight: Float[Array, " rows"]
+
+    def log_density(self, point: Point) -> Float[Array, ""]:
+        """ln p(y | theta) + ln p(theta) (H1)."""
+        layers = all_layers(self.network)
+        # Rows are the last axis, as in training: loops over them are long.
+        a = self.x.T
+        total = jnp.zeros(())
+        for number, (layer, each) in enumerate(zip(layers, point, strict=True)):
+            if number:
+                a = ACTIVATIONS[self.network.activation](a)
+            kernel, bias = multiplied(layer, each)
+            a = kernel @ a + bias[:, None]
+            total += log_prior_of(layer, each)
+        return total + self.network.likelihood.log_marginal(self.y, a.T, self.weight)
+
+    def sampled(self, point: Point) -> SampledNetwork:
+        """The network of one draw."""
+        pairs = zip(all_layers(self.network), point, strict=True)
+        weights = [multiplied(layer, each) for layer, each in pairs]
+        kernels = tuple(kernel.T for kernel, _ in weights)
+        biases = tuple(bias for _, bias in weights)
+        return SampledNetwork(kernels, biases, self.network.activation)
+
+    def unravel(self) -> Callable[[Float[Array, " unknowns"]], Point]:
+        """What makes a point of a flat vector of its numbers."""
+        layers = all_layers(self.network)
+        zeros = tuple(
+            LayerPoint(
+                jnp.zeros((layer.weights.nodes, layer.weights.fan_in - 1)),
+                jnp.zeros(layer.weights.nodes),
+                {name: jnp.zeros_like(s.q.loc) for name, s in layer.scales.items()},
+            )
+            for layer in layers
+        )
+        return ravel_pytree(zeros)[1]
+
+
+def all_layers(network: Network) -> tuple[Layer, ...]:
+    """The hidden layers and the output."""
+    return (*network.layers, network.output)
+
+
+def multiplied(
+    layer: Layer, point: LayerPoint
+) -> tuple[Float[Array, "nodes d_in"], Float[Array, " nodes"]]:
+    """Weights and biases of one draw, multiplied by their scales (M1)."""
+    factor = _factor(layer, point.log_scales)
+    return factor[:, None] * point.kernel, factor * point.bias
+
+
+def _factor(
+    layer: Layer, log_scales: dict[str, Float[Array, "..."]]
+) -> Float[Array, " nodes"]:
+    """Product of the scales of each node; one where there are none."""
+    return jnp.exp(sum(log_scales.values(), start=jnp.zeros(layer.weights.nodes)))
+
+
+def log_prior_of(layer: Layer, point: LayerPoint) -> Float[Array, ""]:
+    """ln p of one layer's weights and scales, as densities of ln s (M1, M10, M12)."""
+    form = layer.parametrisation
+    density = form.log_density if isinstance(form, Mixed) else norm.logpdf
+    total = density(point.kernel).sum() + density(point.bias).sum()
+    for name, scale in layer.scales.items():
+        total += scale.prior.log_density(point.log_scales[name]).sum()
+    return total
+
+
+def start_of(network: Network, *, key: PRNGKeyArray) -> Point:
+    """One draw of the variational posterior, where a chain may begin."""
+    points = []
+    for number, layer in enumerate(all_layers(network)):
+        key_weights, *keys = jr.split(jr.fold_in(key, number), 1 + len(layer.scales))
+        log_scales = {
+            name: scale.q.loc + scale.q.scale * jr.normal(k, scale.q.loc.shape)
+            for (name, scale), k in zip(layer.scales.items(), keys, strict=True)
+        }
+        kernel, bias = layer.weights.sample(layer.inputs, layer.nodes, key=key_weights)
+        if isinstance(layer.parametrisation, Centred):
+            factor = _factor(layer, log_scales)
+            kernel, bias = kernel / factor[:, None], bias / factor
+        points.append(LayerPoint(kernel, bias, log_scales))
+    return tuple(points)
+
+
+def ascended(
+    target: Target, flat: Float[Array, " unknowns"]
+) -> Float[Array, " unknowns"]:
+    """The point after a thousand steps of Adam up the log density.
+
+    A variational posterior is too narrow, and has switched off what the exact one still
+    uses a little. Chains that begin there take long to find that; from here they are
+    among likely networks at once.
+    """
+    unravel, optimiser = target.unravel(), adam()
+    loss = lambda v: -target.log_density(unravel(v))
+
+    def step(carry: tuple[Array, PyTree], i: Int[Array, ""]) -> tuple[tuple, None]:
+        flat, state = carry
+        update: Any
+        with jax.numpy_dtype_promotion("standard"):
+            update, state = optimiser.update(jax.grad(loss)(flat), state, flat)
+        done = i.astype(flat.dtype) / ASCENT
+        rate = ASCENT_RATE * 0.5 * (1 + jnp.cos(jnp.pi * done))
+        return (flat - rate * update, state), None
+
+    start = (flat, optimiser.init(flat))
+    (flat, _), _ = lax.scan(step, start, jnp.arange(ASCENT))
+    return flat
+
+
+# -- chains ---------------------------------------------------------------------------
+
+_steps = dual_averaging_adaptation(ACCEPTANCE)
+_masses = mass_matrix_adaptation(is_diagonal_matrix=True)
+
+
+class Chain(eqx.Module):
+    """A Markov chain between two chunks: all that it needs to go on.
+
+    Its arrays are NumPy's, so that every chunk is the same program.
+    """
+
+    state: PyTree
+    step: PyTree  # of the adaptation of the step size
+    mass: PyTree  # of the adaptation of the masses
+    inverse_mass: Float[Array, " unknowns"]
+    seen: Int[Array, ""]  # iterations so far
+
+    @classmethod
+    def create(cls, target: Target, key: PRNGKeyArray) -> "Chain":
+        """A chain before its first iteration."""
+        return jax.tree.map(np.asarray, _first(target, key=key))
+
+
+@eqx.filter_jit
+def _first(target: Target, *, key: PRNGKeyArray) -> Chain:
+    flat, unravel = ravel_pytree(start_of(target.network, key=key))
+    flat = ascended(target, flat)
+    state = blackjax.nuts.init(flat, lambda v: target.log_density(unravel(v)))
+    mass = _masses[0](len(flat))
+    step = _steps[0](FIRST_STEP)
+    return Chain(state, step, mass, mass.inverse_mass_matrix, jnp.zeros((), jnp.int32))
+
+
+class Trace(eqx.Module):
+    """What is kept of the iterations of one chunk of one chain."""
+
+    point: Float[Array, "*iterations unknowns"]
+    acceptance: Float[Array, "*iterations"]
+    gradients: Int[Array, "*iterations"]
+    diverged: Bool[Array, "*iterations"]
+
+
+def _advance(
+    target: Target,
+    chain: Chain,
+    depth: int,
+    adapting: Bool[Array, ""],
+    *,
+    key: PRNGKeyArray,
+) -> tuple[Chain, Trace]:
+    """One chunk of iterations; the key of iteration i is fold_in(key, i)."""
+    kernel = blackjax.nuts.build_kernel()
+    unravel = target.unravel()
+
+    def one(chain: Chain, _: None) -> tuple[Chain, Trace]:
+        now, mean = chain.step.log_step_size, chain.step.log_step_size_avg
+        with _relaxed():
+            state, info = kernel(
+                jr.fold_in(key, chain.seen),
+                chain.state,
+                lambda flat: target.log_density(unravel(flat)),
+                jnp.exp(jnp.where(adapting, now, mean)),
+                chain.inverse_mass,
+                max_num_doublings=depth,
+            )
+            step = _steps[1](chain.step, info.acceptance_rate)
+            mass = _masses[1](chain.mass, state.position)
+        step, mass = jax.tree.map(
+            lambda new, old: jnp.where(adapting, new, old).astype(old.dtype),
+            (step, mass),
+            (chain.step, chain.mass),
+        )
+        new = Chain(state, step, mass, chain.inverse_mass, chain.seen + 1)
+        found = (info.acceptance_rate, info.num_integration_steps, info.is_divergent)
+        return new, Trace(state.position, *found)
+
+    return lax.scan(one, chain, length=CHUNK)
+
+
+_jit: Any = eqx.filter_jit
+advance = _jit(_advance, compiler_options=COMPILER_OPTIONS)
+
+
+@contextmanager
+def _relaxed() -> Iterator[None]:
+    """BlackJAX mixes types and ranks, as JAX lets it by default."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+@eqx.filter_jit
+def _new_masses(chain: Chain) -> Chain:
+    """The chain at the end of a window: masses from its draws, steps adapted anew."""
+    with _relaxed():
+        mass = _masses[2](chain.mass)
+        step = _steps[0](_steps[2](chain.step))
+    return Chain(chain.state, step, mass, mass.inverse_mass_matrix, chain.seen)
+
+
+def window_ends(warm_up: int) -> set[int]:
+    """Iterations after which masses are set: 50, 100, 200, ...
+
+    The last is 50 before the end of the warm-up, so that the step has time to follow.
+    """
+    last = _chunks(warm_up) - FIRST_WINDOW
+    ends, size = [], FIRST_WINDOW
+    while size < last:
+        ends.append(size)
+        size *= 2
+    if ends and last - ends[-1] < ends[-1] / 2:  # too short a window to learn from
+        ends.pop()
+    return {*ends, last}
+
+
+# -- the whole of it ------------------------------------------------------------------
+
+
+def candidates(
+    network: Network,
+    nodes: Nodes,
+    count: int,
+    x: Float[Array, "rows d_in"],
+    *,
+    key: PRNGKeyArray,
+) -> Network:
+    """The network with `count` nodes of each layer, or more where more are on.
+
+    The others are folded into the rest (C1). Where the posterior ties the inputs of a
+    layer to each other, all stay.
+    """
+    if not is_factorised(network):
+        return network
+    keep = []
+    for score, on in zip(nodes.scores, nodes.on, strict=True):
+        kept = np.zeros(len(score), bool)
+        kept[
+            np.argsort(-score, kind="stable")[: max(count, round_up(int(on.sum())))]
+        ] = True
+        keep.append(kept)
+    if all(kept.all() for kept in keep):
+        return network
+    hidden = activations(network, x, FOLD_DRAWS, key=key)
+    return drop(silence(network, tuple(keep), hidden), tuple(keep))
+
+
+def refine(
+    network: Network,
+    nodes: Nodes,
+    data: Data,
+    method: Nuts,
+    after_chunk: Callable[[int], None] = lambda done: None,
+    *,
+    key: PRNGKeyArray,
+) -> tuple[DrawnNetwork, Sampling] | None:
+    """Draws of the posterior, and how the sampling went.
+
+    `after_chunk` is called with the number of iterations that are done. `Ctrl-C` ends
+    it with the draws so far, or with None before there are any.
+    """
+    began = time.monotonic()
+    key_fold, key_start, key_chain, key_noise = jr.split(key, 4)
+    every = -(-int(data.rows) // FOLD_ROWS)
+    few = data.x[: int(data.rows) : every]
+    small = candidates(network, nodes, method.candidates, few, key=key_fold)
+    target = Target(small, data.x, data.y, data.weight)
+    starts = jr.split(key_start, method.chains)
+    chains = [Chain.create(target, start) for start in starts]
+    traces: list[list[Trace]] = []
+    gradients = 0
+    for done, found in _iterations(target, chains, method, key=key_chain):
+        gradients += sum(int(trace.gradients.sum()) for trace in found)
+        if done > _chunks(method.warm_up):
+            traces.append(found)
+        after_chunk(done)
+    if not traces:
+        return None
+    joined = _joined(traces)
+    points = np.asarray(joined.point)
+    drawn, watched = _drawn(target, points, method.kept, few, key=key_noise)
+    r_hat, effective = mixing(watched)
+    sampling = Sampling(
+        chains=method.chains,
+        draws=len(traces) * CHUNK,
+        r_hat=r_hat,
+        effective_draws=effective,
+        acceptance=float(joined.acceptance.mean()),
+        divergences=int(joined.diverged.sum()),
+        gradients=gradients,
+        seconds=time.monotonic() - began,
+    )
+    return drawn, sampling
+
+
+def _iterations(
+    target: Target, chains: list[Chain], method: Nuts, *, key: PRNGKeyArray
+) -> Iterator[tuple[int, list[Trace]]]:
+    """Iterations that are done, and what all chains found in the last chunk of them.
+
+    Ends early, after a whole chunk, on `Ctrl-C`.
+    """
+    warm_up, ends = _chunks(method.warm_up), window_ends(method.warm_up)
+    keys = jr.split(key, len(chains))
+    double = jnp.result_type(float) == jnp.float64  # a thread starts with the default
+
+    def work(index: int) -> tuple[Chain, Trace]:
+        with jax.enable_x64(double):
+            chain = chains[index]
+            adapting = np.asarray(chain.seen < warm_up)
+            found = advance(target, chain, method.depth, adapting, key=keys[index])
+            chain, trace = jax.tree.map(np.asarray, found)
+            if adapting and int(chain.seen) in ends:
+                chain = jax.tree.map(np.asarray, _new_masses(chain))
+            return chain, trace
+
+    with ThreadPoolExecutor(min(len(chains), os.cpu_count() or 1)) as pool:
+        for done in range(CHUNK, method.iterations + 1, CHUNK):
+            try:
+                # The first chunk compiles the program: once, not in each thread.
+                alone = done == CHUNK
+                pairs = [work(0)] if alone else []
+                pairs += pool.map(work, range(int(alone), len(chains)))
+            except KeyboardInterrupt:
+                return
+            chains, found = (list(part) for part in zip(*pairs, strict=True))
+            yield done, found
+
+
+def _joined(traces: list[list[Trace]]) -> Trace:
+    """Traces of all chunks as one: chains x iterations x ..."""
+    by_chain = [
+        jax.tree.map(lambda *parts: np.concatenate(parts), *chain)
+        for chain in zip(*traces, strict=True)
+    ]
+    return jax.tree.map(lambda *chains: np.stack(chains), *by_chain)
+
+
+def _drawn(
+    target: Target,
+    points: np.ndarray,
+    kept: int,
+    watched: Float[Array, "few d_in"],
+    *,
+    key: PRNGKeyArray,
+) -> tuple[DrawnNetwork, np.ndarray]:
+    """The draws that are kept, and the outputs of all draws on a few rows.
+
+    `points` are chains x draws; the outputs are chains x draws x (rows x outputs).
+    """
+    flat = points.reshape(-1, points.shape[-1])
+    numbers = np.linspace(0, len(flat) - 1, min(kept, len(flat)))
+    some = jnp.asarray(flat[numbers.round().astype(int)])
+    rows = watched[:: -(-len(watched) // WATCHED_ROWS)]
+    outputs = np.asarray(_outputs(target, jnp.asarray(flat), rows), float)
+    kernels, biases, scales, noise_sd = _networks(target, some, key=key)
+    network = DrawnNetwork(
+        kernels,
+        biases,
+        scales,
+        noise_sd,
+        target.network.likelihood,
+        target.network.activation,
+    )
+    return network, outputs.reshape(*points.shape[:2], -1)
+
+
+@eqx.filter_jit
+def _outputs(
+    target: Target, points: Float[Array, "draws unknowns"], x: Float[Array, "few d_in"]
+) -> Float[Array, "draws few d_out"]:
+    unravel = target.unravel()
+    return lax.map(lambda v: target.sampled(unravel(v))(x), points, batch_size=16)
+
+
+@eqx.filter_jit
+def _networks(
+    target: Target, points: Float[Array, "draws unknowns"], *, key: PRNGKeyArray
+) -> tuple[tuple[Array, ...], tuple[Array, ...], dict[str, Array], Array]:
+    """For each draw its weights, its scales, and a draw of its noise (H2)."""
+    likelihood, unravel = target.network.likelihood, target.unravel()
+    names = target.network.named_layers()
+
+    def one(draw: tuple[Array, PRNGKeyArray]) -> tuple:
+        flat, key_draw = draw
+        point = unravel(flat)
+        network = target.sampled(point)
+        noise_sd = jnp.zeros(0)
+        if isinstance(likelihood, GaussianLikelihood):
+            f = network(target.x)
+            gamma = likelihood.precision_given(target.y, f, target.weight)
+            noise_sd = gamma.sample(key=key_draw) ** -0.5
+        scales = {
+            f"{name}_{scale}": jnp.exp(value)
+            for name, each in zip(names, point, strict=True)
+            for scale, value in each.log_scales.items()
+        }
+        return network.kernels, network.biases, scales, noise_sd
+
+    return lax.map(one, (points, jr.split(key, len(points))), batch_size=4)
+
+
+def mixing(outputs: np.ndarray) -> tuple[float, float]:
+    """R-hat and effective number of draws of a prediction: medians over predictions.
+
+    `outputs` are chains x draws x predictions. Chains are split in halves, so that one
+    that still drifts does not agree with itself.
+    """
+    half = outputs.shape[1] // 2
+    split = jnp.asarray(np.concatenate([outputs[:, :half], outputs[:, -half:]]))
+    with _relaxed():
+        r_hat = jax.jit(potential_scale_reduction)(split)
+        effective = jax.jit(effective_sample_size)(split)
+    return float(np.median(r_hat)), float(np.median(effective))

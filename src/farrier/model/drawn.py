@@ -1,0 +1,83 @@
+"""A posterior that is a set of draws: what sampling leaves behind.
+
+It answers as a `Network` does wherever a posterior is looked at draw by draw. A draw
+goes by its number, and a smaller set of them is spread evenly over the whole.
+"""
+
+from typing import Self, TypeAlias
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from .likelihoods import AbstractLikelihood, GaussianLikelihood
+from .network import Network, SampledNetwork
+
+
+class DrawnNetwork(eqx.Module):
+    """Draws of all weights, scales multiplied in, of the scales and of the noise."""
+
+    kernels: tuple[Float[Array, "draws _ _"], ...]
+    biases: tuple[Float[Array, "draws _"], ...]
+    scales: dict[str, Float[Array, "draws ..."]]  # `layer_1_tau`, ...
+    noise_sd: Float[Array, "draws targets"]  # no targets where there are classes
+    likelihood: AbstractLikelihood
+    activation: str = eqx.field(static=True)
+
+    @classmethod
+    def like(cls, network: Network, draws: int) -> Self:
+        """So many draws of a network of that shape, all zero."""
+        layers = (*network.layers, network.output)
+        shapes = [(v.weights.fan_in - 1, v.weights.nodes) for v in layers]
+        scales = {
+            f"{name}_{scale}": jnp.zeros((draws, *found.q.loc.shape))
+            for name, layer in network.named_layers().items()
+            for scale, found in layer.scales.items()
+        }
+        gaussian = isinstance(network.likelihood, GaussianLikelihood)
+        return cls(
+            tuple(jnp.zeros((draws, d_in, nodes)) for d_in, nodes in shapes),
+            tuple(jnp.zeros((draws, nodes)) for _, nodes in shapes),
+            scales,
+            jnp.zeros((draws, network.likelihood.d_out if gaussian else 0)),
+            network.likelihood,
+            network.activation,
+        )
+
+    @property
+    def draws(self) -> int:
+        """How many draws there are."""
+        return len(self.noise_sd)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Nodes of each hidden layer."""
+        return tuple(bias.shape[1] for bias in self.biases[:-1])
+
+    def draw_keys(self, draws: int, *, key: PRNGKeyArray) -> Int[Array, " count"]:
+        """Numbers of so many draws, evenly spread; there is nothing random left."""
+        del key
+        return jnp.asarray([number * self.draws // draws for number in range(draws)])
+
+    def sample(self, *, key: Int[Array, ""]) -> SampledNetwork:
+        """The draw of this number."""
+        kernels = tuple(kernel[key] for kernel in self.kernels)
+        biases = tuple(bias[key] for bias in self.biases)
+        return SampledNetwork(kernels, biases, self.activation)
+
+    def predictive(
+        self, x: Float[Array, "rows d_in"], *, key: Int[Array, ""]
+    ) -> tuple[Float[Array, "rows d_out"], Float[Array, "rows d_out"]]:
+        """Outputs of the draw of this number; nothing is left to vary."""
+        f = self.sample(key=key)(x)
+        return f, jnp.zeros_like(f)
+
+    def expected_norms(self) -> tuple[Float[Array, " _"], ...]:
+        """For each hidden layer, the norm of the mean weights into each node."""
+        pairs = zip(self.kernels[:-1], self.biases[:-1], strict=True)
+        means = [(kernel.mean(0), bias.mean(0)) for kernel, bias in pairs]
+        return tuple(jnp.sqrt((k**2).sum(0) + b**2) for k, b in means)
+
+
+AnyNetwork: TypeAlias = Network | DrawnNetwork
+DrawKey: TypeAlias = PRNGKeyArray | Int[Array, ""]  # of one draw of either
