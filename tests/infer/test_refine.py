@@ -1,0 +1,232 @@
+"""Sampling what is left: densities (H1), where chains begin, chains, their mixing."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+from scipy import stats
+
+from farrier.core.priors import Horseshoe, NodeExponential, ScaleMixture
+from farrier.infer.compact import find_nodes
+from farrier.infer.refine import (
+    Nuts,
+    Target,
+    ascended,
+    candidates,
+    log_prior_of,
+    mixing,
+    multiplied,
+    refine,
+    start_of,
+    window_ends,
+)
+from farrier.infer.train import Data
+from farrier.model.likelihoods import Categorical, GaussianNoise
+from farrier.model.network import Network
+
+ROWS = 30
+QUICK = {"warm_up": 150, "depth": 4}
+
+
+def table(targets=1):
+    random = np.random.default_rng(0)
+    x = random.normal(size=(ROWS, 2))
+    y = np.tanh(x @ random.normal(size=(2, targets))) + 0.1
+    return x, y, random.integers(1, 3, ROWS).astype(float)
+
+
+def made(prior=None, likelihood=None, *, key, widths=(3,)):
+    likelihood = likelihood or GaussianNoise(shape=2.0, rate=0.5).build(1, rows=ROWS)
+    network = Network.create(2, widths, likelihood, prior or Horseshoe(), key=key)
+    x, y, weight = table(likelihood.d_out)
+    if not hasattr(likelihood, "gamma"):
+        y = np.arange(ROWS) % likelihood.d_out
+    return Target(network, jnp.asarray(x), jnp.asarray(y), jnp.asarray(weight))
+
+
+def layer_by_hand(layer, point):
+    """ln p of one layer by scipy (M1), (M10), (M11), (M12)."""
+    total = 0.0
+    for name, log_s in point.log_scales.items():
+        s, prior = np.exp(np.asarray(log_s)), layer.scales[name].prior
+        law = (
+            stats.expon(scale=prior.mean)
+            if hasattr(prior, "mean")
+            else stats.halfcauchy(scale=prior.b)
+        )
+        total += np.sum(law.logpdf(s) + np.log(s))
+    values = np.concatenate([np.ravel(point.kernel), point.bias])
+    form = layer.parametrisation
+    if hasattr(form, "wide"):
+        wide, narrow = (
+            stats.norm.pdf(values, scale=s) for s in (form.wide, form.narrow)
+        )
+        return np.log(form.share * wide + (1 - form.share) * narrow).sum()
+    return total + stats.norm.logpdf(values).sum()
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [Horseshoe(node_scale=0.7), NodeExponential(node_scale=2.0), ScaleMixture()],
+    ids=["horseshoe", "exponential", "mixture"],
+)
+def test_log_prior_agrees_with_scipy(prior, getkey):
+    target = made(prior, key=getkey())
+    point = start_of(target.network, key=getkey())
+    for layer, each in zip(target.network.named_layers().values(), point, strict=True):
+        found = log_prior_of(layer, each)
+        np.testing.assert_allclose(found, layer_by_hand(layer, each), rtol=1e-10)
+
+
+def test_log_density_is_likelihood_and_prior(getkey):
+    """(H1), with the network worked out by the draw's own forward pass."""
+    target = made(key=getkey(), widths=(3, 2))
+    one, other = (start_of(target.network, key=getkey()) for _ in range(2))
+
+    def by_hand(point):
+        f = np.asarray(target.sampled(point)(target.x))
+        error = np.asarray(target.weight) @ (np.asarray(target.y) - f) ** 2
+        n = float(target.weight.sum())
+        layers = target.network.named_layers().values()
+        prior = sum(map(layer_by_hand, layers, point))
+        return prior - ((2.0 + n / 2) * np.log(0.5 + error / 2)).sum()
+
+    found = target.log_density(one) - target.log_density(other)
+    np.testing.assert_allclose(found, by_hand(one) - by_hand(other), rtol=1e-10)
+
+
+def test_gradient_of_log_density_by_finite_differences(getkey):
+    target = made(likelihood=Categorical().build(3, rows=ROWS), key=getkey())
+    flat, unravel = ravel_pytree(start_of(target.network, key=getkey()))
+    density = jax.jit(lambda v: target.log_density(unravel(v)))
+    gradient = np.asarray(jax.grad(density)(flat))
+    for i in range(0, len(flat), 5):
+        h = 1e-5 * jnp.eye(len(flat))[i]
+        slope = float(density(flat + h) - density(flat - h)) / 2e-5
+        assert gradient[i] == pytest.approx(slope, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("parametrisation", ["non-centred", "centred"])
+def test_chains_begin_at_draws_of_the_variational_posterior(parametrisation, getkey):
+    """Weights with their scales multiplied in have the mean E[w] (M1), (M3)."""
+    network = made(Horseshoe(parametrisation=parametrisation), key=getkey()).network
+    layer = network.layers[0]
+
+    def kernel(key):
+        return multiplied(layer, start_of(network, key=key)[0])[0]
+
+    drawn = np.asarray(jax.vmap(kernel)(jr.split(getkey(), 20_000)))
+    error = drawn.std(0) / math.sqrt(len(drawn))
+    assert (abs(drawn.mean(0) - np.asarray(layer.expected_weights())) < 5 * error).all()
+
+
+def test_ascent_goes_up(getkey):
+    target = made(key=getkey())
+    flat, unravel = ravel_pytree(start_of(target.network, key=getkey()))
+    higher = ascended(target, flat)
+    before, after = (target.log_density(unravel(v)) for v in (flat, higher))
+    assert after > before + 10
+
+
+def test_without_rows_the_posterior_is_the_prior(getkey):
+    """Draws of the scales pass a Kolmogorov-Smirnov test against C+(0, b) (M12)."""
+    prior = Horseshoe(node_scale=0.5, layer_scale=2.0)
+    target = made(prior, key=getkey(), widths=(2,))
+    x, y = np.asarray(target.x), np.asarray(target.y)
+    data = Data.create(x, y, np.zeros(ROWS), batch_size=ROWS)
+    nodes = find_nodes(target.network, target.x, 4, key=getkey())
+    method = Nuts(chains=2, draws=600, kept=120, warm_up=300, depth=6)
+    drawn, sampling = refine(target.network, nodes, data, method, key=getkey())
+    assert sampling.divergences < 60
+    for name, b in {
+        "layer_1_tau": 0.5,
+        "layer_1_upsilon": 2.0,
+        "output_kappa": 5.0,
+    }.items():
+        values = np.asarray(drawn.scales[name]).reshape(drawn.draws, -1)[:, 0]
+        assert stats.kstest(values, stats.halfcauchy(scale=b).cdf).pvalue > 1e-4
+    # The noise too: 1 / sd^2 ~ Gamma(2, 0.5) (H2).
+    gamma = np.asarray(drawn.noise_sd)[:, 0] ** -2
+    assert stats.kstest(gamma, stats.gamma(2.0, scale=2.0).cdf).pvalue > 1e-4
+
+
+def test_equal_keys_give_equal_bits_and_progress_is_told(getkey):
+    target = made(key=getkey())
+    data = Data.create(*(np.asarray(v) for v in (target.x, target.y)), batch_size=ROWS)
+    nodes = find_nodes(target.network, target.x, 4, key=getkey())
+    key, told, found = getkey(), [], []
+    for _ in range(2):
+        method = Nuts(chains=2, draws=30, kept=7, **QUICK)
+        found.append(refine(target.network, nodes, data, method, told.append, key=key))
+    (one, sampling), (other, _) = found
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert one.draws == 7
+    assert sampling.draws == 50  # whole chunks
+    assert told == 2 * [*range(25, 201, 25)]
+    assert sampling.gradients <= 2 * 200 * (2**4 - 1)
+
+
+def test_ctrl_c_keeps_the_draws_so_far(getkey, monkeypatch):
+    target = made(key=getkey())
+    data = Data.create(*(np.asarray(v) for v in (target.x, target.y)), batch_size=ROWS)
+    nodes = find_nodes(target.network, target.x, 4, key=getkey())
+    import farrier.infer.refine as module
+
+    whole, calls = module.advance, []
+
+    def advance(*args, **kwargs):
+        calls.append(1)
+        if len(calls) > last:
+            raise KeyboardInterrupt
+        return whole(*args, **kwargs)
+
+    monkeypatch.setattr(module, "advance", advance)
+    method = Nuts(chains=1, draws=100, **QUICK)
+    last = 8  # six chunks of warm-up, two of draws
+    _, sampling = refine(target.network, nodes, data, method, key=getkey())
+    assert sampling.draws == 50
+    calls.clear()
+    last = 3
+    assert refine(target.network, nodes, data, method, key=getkey()) is None
+
+
+def test_candidates_are_the_best_nodes_and_all_that_are_on(getkey):
+    target = made(key=getkey(), widths=(6,))
+    nodes = find_nodes(target.network, target.x, 50, key=getkey())
+    few = candidates(target.network, nodes, 1, target.x, key=getkey())
+    assert few.widths[0] == min(6, max(1, nodes.widths[0]))
+    assert (
+        candidates(target.network, nodes, 6, target.x, key=getkey()) is target.network
+    )
+    on = np.argsort(-nodes.scores[0])[: few.widths[0]]
+    np.testing.assert_array_equal(np.sort(few.layers[0].nodes), np.sort(on))
+
+
+def test_mixing_of_chains_that_agree_and_of_chains_that_do_not():
+    random = np.random.default_rng(1)
+    outputs = random.normal(size=(4, 500, 20))
+    r_hat, effective = mixing(outputs)
+    assert r_hat == pytest.approx(1, abs=0.01)
+    assert effective == pytest.approx(2000, rel=0.2)
+    r_hat, effective = mixing(outputs + np.arange(4)[:, None, None])
+    assert r_hat > 1.3
+    assert effective < 20
+    drifting = outputs[:1] + np.linspace(0, 5, 500)[None, :, None]
+    assert mixing(drifting)[0] > 1.3  # one chain that does not agree with itself
+
+
+def test_masses_are_set_at_the_ends_of_growing_windows():
+    assert window_ends(400) == {50, 100, 200, 350}
+    assert window_ends(150) == {50, 100}
+    assert window_ends(1000) == {50, 100, 200, 400, 950}
+
+
+@pytest.mark.parametrize("field", ["candidates", "chains", "warm_up", "draws", "depth"])
+def test_settings_that_make_no_sense_are_refused(field):
+    with pytest.raises(ValueError, match=f"`{field}` must be at least .*, got 0"):
+        Nuts(**{field: 0})
