@@ -32,7 +32,14 @@ from ..checkpoint import (
 from ..console import progress
 from ..core.posteriors import POSTERIORS, AbstractPosterior
 from ..core.priors import PRIORS, AbstractPrior
-from ..infer.compact import NEARLY_ALL, Compaction, Nodes, compact, find_nodes
+from ..infer.compact import (
+    NEARLY_ALL,
+    Compaction,
+    Nodes,
+    compact,
+    drop,
+    find_nodes,
+)
 from ..infer.shrink import can_shrink, could_pay, shrunk
 from ..infer.train import (
     Data,
@@ -636,10 +643,10 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         model._own_from_file(header, arrays)
         layers = range(len(header["widths"]))
         keep = tuple(arrays[f"nodes[{layer}].keep"] for layer in layers)
-        small = tuple(int(kept.sum()) for kept in keep)
-        model.network_ = model._read_network(header["widths"], "network", arrays)
-        compacted = model._read_network(small, "compact", arrays)
         done = header["compaction"].pop("done")
+        whole = tuple(np.ones_like(kept) for kept in keep)
+        model.network_ = model._read_network(keep if done else whole, "network", arrays)
+        compacted = model._read_network(keep, "compact", arrays)
         model._compaction = Compaction(compacted, keep, **header["compaction"])
         if done:
             model.compaction_ = model._compaction
@@ -650,9 +657,17 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         )
         return model
 
-    def _read_network(self, widths: Any, prefix: str, arrays: dict) -> Network:
-        skeleton = self._build(self.n_features_in_, tuple(widths), 1.0)
-        return persist.fill(skeleton, prefix, arrays)
+    def _read_network(
+        self, keep: tuple[np.ndarray, ...], prefix: str, arrays: dict
+    ) -> Network:
+        """The network of a file, which has the kept nodes of the one that was built."""
+        widths = tuple(len(kept) for kept in keep)
+
+        def skeleton() -> Network:
+            return drop(self._build(self.n_features_in_, widths, 1.0), keep)
+
+        # Nothing but shapes: no array is made that the file does not have.
+        return persist.fill(eqx.filter_eval_shape(skeleton), prefix, arrays)
 
 
 def _narrow(y: np.ndarray) -> np.ndarray:
