@@ -19,6 +19,7 @@ from farrier import (
     GaussianNoise,
     Horseshoe,
     HorseshoeRegressor,
+    Node,
     TrainingWarning,
     load,
 )
@@ -521,3 +522,71 @@ def test_a_callback_is_told_how_far_the_fit_is():
     with pytest.raises(InterruptedError, match="at 0"):
         other.fit(X, y, callback=stop)
     assert not hasattr(other, "network_")
+
+
+# -- correlated weights --------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def correlated_rows():
+    """Three inputs that say nearly the same: only the sum of their weights is known."""
+    random = np.random.default_rng(0)
+    common = random.normal(size=(100, 1))
+    X = common + 0.05 * random.normal(size=(100, 3))
+    return X, np.abs(common[:, 0]) + 0.1 * random.normal(size=100)
+
+
+@pytest.fixture(scope="module")
+def correlated(correlated_rows):
+    settings = SMALL | {"max_iter": 1_200, "posterior": "node"}
+    return HorseshoeRegressor(**settings).fit(*correlated_rows)
+
+
+def test_correlated_weights_reach_a_higher_bound(correlated, correlated_rows):
+    """Where the posterior is correlated; and the bound is one, so higher is better."""
+    plain = HorseshoeRegressor(**SMALL | {"max_iter": 1_200}).fit(*correlated_rows)
+    gain = correlated.history_.bound[-20:].mean() - plain.history_.bound[-20:].mean()
+    assert gain > 10
+    covariance = correlated.network_.layers[0].weights.law()
+    assert covariance.root.shape[1:] == (4, 4)
+    X, y = correlated_rows
+    assert correlated.score(X, y) > 0.9
+
+
+@pytest.mark.parametrize("posterior", ["node", Node(rank=1)])
+def test_correlated_weights_are_compacted_and_kept_in_files(
+    correlated, correlated_rows, posterior, tmp_path
+):
+    """Bit for bit, before and after."""
+    X, y = correlated_rows
+    model = correlated
+    if posterior != "node":
+        settings = SMALL | {"max_iter": 300, "posterior": posterior}
+        model = HorseshoeRegressor(**settings).fit(X, y)
+    small = model.compact()
+    assert small.network_.widths[0] < 8
+    _, sd = model.predict(X, return_std=True)
+    moved = (small.predict(X) - model.predict(X)) / sd
+    assert np.sqrt(np.mean(moved**2)) < 0.011
+    for number, each in enumerate((model, small)):
+        path = tmp_path / f"{number}.safetensors"
+        each.save(path)
+        again = load(path)
+        np.testing.assert_array_equal(again.predict(X), each.predict(X))
+        assert again.compact().network_.widths == small.network_.widths
+        assert again.get_params()["posterior"] == posterior
+
+
+def test_a_compacted_network_of_low_rank_is_read_as_such(
+    correlated_rows, tmp_path, monkeypatch
+):
+    """Though one of its size would be built with all covariances (N2), (N3)."""
+    monkeypatch.setattr("farrier.core.posteriors.MOST_FULL", 8)
+    X, y = correlated_rows
+    settings = SMALL | {"max_iter": 300, "posterior": "node"}
+    small = HorseshoeRegressor(**settings).fit(X, y).compact()
+    assert small.network_.widths[0] < 8
+    assert small.network_.output.weights.factor.shape[2] == 4
+    small.save(tmp_path / "small.safetensors")
+    again = load(tmp_path / "small.safetensors")
+    np.testing.assert_array_equal(again.predict(X), small.predict(X))

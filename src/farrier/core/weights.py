@@ -124,7 +124,7 @@ class NormalLaw(eqx.Module):
         """
         kernel = self.loc[:, :-1]
         second = kernel**2 + self.variance[:, :-1]
-        zero = jnp.append(fold.gone, jnp.array(False))  # the bias stays
+        zero = jnp.pad(fold.gone, (0, 1))  # the bias stays
         loc = jnp.concatenate([kernel + kernel @ fold.slopes.T, self.loc[:, -1:]], 1)
         loc = jnp.where(zero[None], 0, loc).at[:, -1].add(kernel @ fold.constant)
         own = jnp.where(zero[None], 0, self.own)
