@@ -22,6 +22,7 @@ KINDS = {
     "two layers": {"hidden_layer_sizes": (6, 4), "activation": "tanh"},
     "Gaussian, minibatches": {"prior": Gaussian(), "batch_size": 50, "max_iter": 600},
     "centred": {"prior": "centred-horseshoe"},
+    "correlated": {"posterior": "node", "max_iter": 500},
     "auxiliary": {"prior": Horseshoe(half_cauchy="auxiliary")},
 }
 

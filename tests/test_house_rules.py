@@ -63,6 +63,7 @@ ORDER = {
         "scales",
         "weights",
         "matrix",
+        "node",
         "posteriors",
         "priors",
         "bound",

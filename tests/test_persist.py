@@ -395,6 +395,9 @@ def alterations():
         for pairs in (1, 10**12):
             matrix = {"object": "Matrix", "fields": {"pairs": pairs}}
             yield name, ("params", "posterior"), matrix
+        for rank in (None, 1, 10**12):
+            node = {"object": "Node", "fields": {"rank": rank}}
+            yield name, ("params", "posterior"), node
         yield name, ("params", "more"), 1
         yield name, ("seed",), 10**30
     yield "classifier-2", ("classes", "dtype"), "<U999999999"

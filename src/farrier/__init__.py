@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import datasets, export, portable, presets
-    from .core.posteriors import Factorised, Matrix
+    from .core.posteriors import Factorised, Matrix, Node
     from .core.priors import (
         Gaussian,
         Horseshoe,
@@ -43,6 +43,7 @@ __all__ = [
     "HorseshoeClassifier",
     "HorseshoeRegressor",
     "Matrix",
+    "Node",
     "NodeExponential",
     "NodeHalfCauchy",
     "NodesDisplay",
@@ -65,6 +66,7 @@ _HOMES = {
     "NodesDisplay": ".displays",
     "Factorised": ".core.posteriors",
     "Matrix": ".core.posteriors",
+    "Node": ".core.posteriors",
     "Gaussian": ".core.priors",
     "Horseshoe": ".core.priors",
     "NodeExponential": ".core.priors",

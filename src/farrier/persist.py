@@ -48,8 +48,12 @@ def flatten(tree: Any, prefix: str) -> dict[str, np.ndarray]:
 
 
 def fill(skeleton: Tree, prefix: str, arrays: dict[str, np.ndarray]) -> Tree:
-    """The skeleton with its arrays replaced by those of the same names."""
-    dynamic, static = eqx.partition(skeleton, eqx.is_array)
+    """The skeleton with its arrays replaced by those of the same names.
+
+    Of an array in the skeleton only the shape and the type are used: it may also be a
+    `jax.ShapeDtypeStruct`.
+    """
+    dynamic, static = eqx.partition(skeleton, _is_form)
     leaves, structure = jax.tree_util.tree_flatten_with_path(dynamic)
     found = []
     for path, old in leaves:
@@ -67,6 +71,10 @@ def fill(skeleton: Tree, prefix: str, arrays: dict[str, np.ndarray]) -> Tree:
             )
         found.append(jnp.asarray(arrays[name], old.dtype))
     return eqx.combine(jax.tree_util.tree_unflatten(structure, found), static)
+
+
+def _is_form(leaf: Any) -> bool:
+    return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
 
 
 def checksum(header: dict, arrays: dict[str, np.ndarray]) -> str:

@@ -226,7 +226,7 @@ class Predictor:
         a = self._hidden(x)
         variance = a**2 @ self.arrays["output.kernel_variance"]
         variance = variance + self.arrays["output.bias_variance"][:, None]
-        return self._affine(a, "output"), variance
+        return self._affine(a, "output"), variance + self._correlated(a, "output")
 
     def _probabilities(self, x: np.ndarray) -> np.ndarray:
         if self.header["method"] == "draws":
@@ -244,8 +244,16 @@ class Predictor:
         kernel, bias = self.arrays[f"{layer}.kernel"], self.arrays[f"{layer}.bias"]
         return a @ kernel + bias[..., None, :]
 
+    def _correlated(self, a: np.ndarray, layer: str) -> np.ndarray | float:
+        """What correlated weights add to the variance: |R' [a, 1]|^2 (N1)."""
+        if f"{layer}.root.kernel" not in self.arrays:
+            return 0.0
+        squares = self._affine(a, f"{layer}.root") ** 2
+        nodes = self.arrays[f"{layer}.bias"].shape[-1]
+        return squares.reshape(*squares.shape[:-1], nodes, -1).sum(-1)
+
     def _moments(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of the outputs, carried from layer to layer (E1)."""
+        """Mean and variance of the outputs, from layer to layer (E1, N6)."""
         mean, variance = x, np.zeros_like(x)
         for layer in self._layers():
             if layer != "hidden.0":
@@ -263,6 +271,7 @@ class Predictor:
             }
             spread = (mean**2 + variance) @ part["kernel_variance"]
             spread = spread + variance @ part["kernel_square"] + part["bias_variance"]
+            spread = spread + self._correlated(mean, layer)
             mean = self._affine(mean, layer)
             variance = spread + part["scale_spread"] * mean**2
         return mean, variance
@@ -280,7 +289,7 @@ class Predictor:
         x = (x - self.arrays["x.mean"]) / self.arrays["x.scale"]
         if self.header["method"] == "draws":
             x = x.astype(self.arrays["output.kernel"].dtype)
-        kernels = [self.arrays[f"{layer}.kernel"] for layer in self._layers()]
+        kernels = [v for name, v in self.arrays.items() if name.endswith(".kernel")]
         widest = max(k.size // k.shape[-2] for k in kernels)
         widest = NODES * widest if self.header["method"] == "moments" else widest
         size = max(1, CHUNK_VALUES // widest)

@@ -15,6 +15,7 @@ from farrier.core.matrix import (
     LEAST_NOISE,
     MatrixWeights,
     inverse,
+    log_det,
     solve,
 )
 from farrier.core.weights import kl_to_scaled_normal
@@ -358,3 +359,11 @@ def test_solve_agrees_with_numpy_and_its_gradient_with_differences(getkey, size)
     value = lambda s: jnp.sin(found(a + s * way[0], b + s * way[1])).sum()
     slope = (value(1e-8) - value(-1e-8)) / 2e-8
     np.testing.assert_allclose(jax.grad(value)(0.0), slope, rtol=1e-4, atol=1e-9)
+
+
+def test_log_determinant_agrees_with_numpy(getkey):
+    """And its gradient is the inverse."""
+    a = jr.normal(getkey(), (4, 6))
+    a = a @ a.T
+    np.testing.assert_allclose(log_det(a), np.linalg.slogdet(a)[1], rtol=1e-10)
+    np.testing.assert_allclose(jax.grad(log_det)(a), np.linalg.inv(a), rtol=1e-8)

@@ -261,3 +261,22 @@ def test_exponential_kl_agrees_with_draws(getkey):
     posterior = LogNormal(jnp.array(0.3), jnp.log(jnp.array(0.5)))
     error = values.std() / np.sqrt(len(values))
     assert abs(values.mean() - Exponential(0.6).kl(posterior)) < 5 * error
+
+
+@pytest.mark.parametrize(
+    ("prior", "law"),
+    [
+        (HalfCauchy(0.5), stats.halfcauchy(scale=0.5)),
+        (AuxiliaryHalfCauchy(5.0), stats.halfcauchy(scale=5.0)),
+        (Exponential(2.0), stats.expon(scale=2.0)),
+    ],
+    ids=["half-cauchy", "auxiliary", "exponential"],
+)
+def test_density_of_the_logarithm_of_a_scale(prior, law):
+    """(M11), (M12): scipy's density of s times s; and it has mass 1."""
+    log_s = jnp.linspace(-8, 6, 40)
+    expected = law.logpdf(np.exp(log_s)) + log_s
+    np.testing.assert_allclose(prior.log_density(log_s), expected, rtol=1e-9)
+    density = lambda v: float(jnp.exp(prior.log_density(jnp.asarray(v))))
+    mass, _ = integrate.quad(density, -40, 40, limit=200, points=[0.0])
+    assert mass == pytest.approx(1, abs=1e-6)

@@ -1,8 +1,10 @@
 """HorseshoeRegressor as its users meet it."""
 
+import copy
 import pickle
 from io import BytesIO
 
+import equinox as eqx
 import joblib
 import numpy as np
 import pandas as pd
@@ -19,9 +21,12 @@ from farrier import (
     GaussianNoise,
     Horseshoe,
     HorseshoeRegressor,
+    Node,
     TrainingWarning,
     load,
+    persist,
 )
+from farrier.infer.compact import drop
 
 # Networks as small as these have nearly all nodes on, and say so.
 pytestmark = pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
@@ -521,3 +526,62 @@ def test_a_callback_is_told_how_far_the_fit_is():
     with pytest.raises(InterruptedError, match="at 0"):
         other.fit(X, y, callback=stop)
     assert not hasattr(other, "network_")
+
+
+# -- correlated weights --------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def correlated_rows():
+    """Three inputs that say nearly the same: only the sum of their weights is known."""
+    random = np.random.default_rng(0)
+    common = random.normal(size=(100, 1))
+    X = common + 0.05 * random.normal(size=(100, 3))
+    return X, np.abs(common[:, 0]) + 0.1 * random.normal(size=100)
+
+
+@pytest.fixture(scope="module")
+def correlated(correlated_rows):
+    settings = SMALL | {"max_iter": 600, "posterior": "node"}
+    return HorseshoeRegressor(**settings).fit(*correlated_rows)
+
+
+def test_correlated_weights_reach_a_higher_bound(correlated, correlated_rows):
+    """Where the posterior is correlated; and the bound is one, so higher is better."""
+    plain = HorseshoeRegressor(**SMALL | {"max_iter": 600}).fit(*correlated_rows)
+    gain = correlated.history_.bound[-20:].mean() - plain.history_.bound[-20:].mean()
+    assert gain > 10
+    covariance = correlated.network_.layers[0].weights.law()
+    assert covariance.root.shape[1:] == (4, 4)
+    X, y = correlated_rows
+    assert correlated.score(X, y) > 0.9
+
+
+def test_correlated_weights_are_compacted_and_kept_in_files(
+    correlated, correlated_rows, tmp_path
+):
+    """Bit for bit, before and after."""
+    X, _ = correlated_rows
+    small = correlated.compact()
+    assert small.network_.widths[0] < 8
+    mean, sd = correlated.predict(X, return_std=True)
+    assert np.sqrt(np.mean(((small.predict(X) - mean) / sd) ** 2)) < 0.011
+    for number, model in enumerate((correlated, small)):
+        path = tmp_path / f"{number}.safetensors"
+        model.save(path)
+        again = load(path)
+        np.testing.assert_array_equal(again.predict(X), model.predict(X))
+        assert again.compact().network_.widths == small.network_.widths
+        assert again.compact().compaction_.moved == small.compaction_.moved > 0
+
+
+def test_a_compacted_network_of_low_rank_is_read_as_such(fitted, monkeypatch):
+    """Though one of its size would be built with all covariances (N2), (N3)."""
+    monkeypatch.setattr("farrier.core.posteriors.MOST_FULL", 8)
+    model = copy.copy(fitted)
+    model.posterior = Node()
+    keep = (np.arange(8) < 3,)
+    small = drop(model._build(2, (8,), 1.0), keep)
+    assert small.output.weights.factor.shape == (1, 4, 4)
+    again = model._read_network(keep, "small", persist.flatten(small, "small"))
+    assert eqx.tree_equal(again, small)

@@ -35,6 +35,12 @@ def regressor(rows):
 
 
 @pytest.fixture(scope="session")
+def correlated(rows):
+    y = 1e6 + 50 * np.tanh(rows[:, 0]) + rows[:, 1] - 1e6
+    return quick(HorseshoeRegressor((6,), posterior="node", **SETTINGS), rows, y)
+
+
+@pytest.fixture(scope="session")
 def classifier(rows):
     y = np.array(["ash", "elm", "oak"])[np.digitize(rows[:, 0], [-0.5, 0.5])]
     model = HorseshoeClassifier((5, 4), "gelu", **SETTINGS)

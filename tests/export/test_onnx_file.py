@@ -41,9 +41,11 @@ def test_regression_has_farriers_numbers(regressor, rows, tmp_path):
 
 
 @pytest.mark.parametrize("method", EXACT)
-def test_numpy_and_onnx_agree(regressor, classifier, rows, method, tmp_path):
-    """(P1), and (E1, E2, E3): the two writings of one computation."""
-    for model in (regressor, classifier):
+def test_numpy_and_onnx_agree(
+    regressor, correlated, classifier, rows, method, tmp_path
+):
+    """(P1), and (E1, E2, E3, N6): the two writings of one computation."""
+    for model in (regressor, correlated, classifier):
         to_numpy(model, tmp_path / "small.npz", method=EXACT[method])
         plain = Predictor.load(tmp_path / "small.npz")
         found, _ = run(to_onnx(model, method=EXACT[method]), {"X": rows})
@@ -63,11 +65,13 @@ def test_numpy_and_onnx_agree(regressor, classifier, rows, method, tmp_path):
             assert np.abs((value - expected) / std).max() < CLOSE
 
 
-def test_numpy_has_farriers_numbers(regressor, classifier, rows):
+def test_numpy_has_farriers_numbers(regressor, correlated, classifier, rows):
+    for model in (regressor, correlated):
+        mean, std = model.predict(rows, return_std=True)
+        found = to_numpy(model).predict(rows, return_std=True)
+        np.testing.assert_allclose((found[0] - mean) / std, 0, atol=1e-5)
+        np.testing.assert_allclose(found[1], std, rtol=1e-5)
     mean, std = regressor.predict(rows, return_std=True)
-    found = to_numpy(regressor).predict(rows, return_std=True)
-    np.testing.assert_allclose((found[0] - mean) / std, 0, atol=1e-5)
-    np.testing.assert_allclose(found[1], std, rtol=1e-5)
     for end, expected in zip(
         to_numpy(regressor).predict_interval(rows, 0.8),
         regressor.predict_interval(rows, 0.8),

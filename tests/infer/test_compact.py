@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from farrier import HorseshoeRegressor, TrainingWarning
+from farrier.core.posteriors import Node
 from farrier.core.priors import Horseshoe
 from farrier.infer.compact import (
     MOVED,
@@ -261,6 +262,29 @@ def test_silent_and_dropped_nodes_predict_the_same(getkey):
     ):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
         assert np.std(theirs, axis=0).max() > 0.01
+
+
+def test_dead_nodes_of_correlated_weights_are_folded_exactly(getkey):
+    """Their output is 0 and all else keeps its law; then they are dropped (N5)."""
+    likelihood = GaussianNoise().build(TARGETS, rows=float(ROWS))
+    args = (D_IN, (4,), likelihood, Horseshoe(), Node())
+    network, key = Network.create(*args, key=getkey()), getkey()
+    weights = lambda net: [net.layers[0].weights, net.output.weights]
+    moved = [
+        jax.tree.map(lambda v: v + 0.03 * jr.normal(key, v.shape), w)
+        for w in weights(network)
+    ]
+    network = eqx.tree_at(weights, network, moved)
+    bias = lambda net: net.layers[0].weights.loc
+    network = eqx.tree_at(bias, network, bias(network).at[2, -1].set(-1e3))
+    x, keep = jnp.asarray(inputs(getkey())), (mask(1, 1, 0, 1),)
+    silenced = silence(network, keep, activations(network, x, DRAWS, key=getkey()))
+    dropped = drop(silenced, keep)
+    assert dropped.widths == (3,)
+    full = drawn_mixture(network, x, key=key)
+    for net in (silenced, dropped):
+        for ours, theirs in zip(drawn_mixture(net, x, key=key), full, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
 
 
 # --- compaction -------------------------------------------------------------------

@@ -1,11 +1,14 @@
 """Arrays that say what the network says: the same draws, and closed moments."""
 
+import dataclasses
+
 import equinox as eqx
+import jax
 import jax.random as jr
 import numpy as np
 import pytest
 
-from farrier.core.posteriors import Matrix
+from farrier.core.posteriors import Matrix, Node
 from farrier.core.priors import Horseshoe
 from farrier.infer.freeze import Draws, Moments
 from farrier.infer.predict import mixture, noise_sds, probabilities
@@ -55,6 +58,55 @@ def test_draws_are_those_of_a_prediction(getkey):
     loc, variance = frozen._mixture(np.asarray(x))
     np.testing.assert_allclose(loc, mix.loc, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(variance, mix.sd**2, rtol=1e-5)
+
+
+def correlated(posterior, likelihood, widths, *, key):
+    """Fixed scales, and covariances as large as variances."""
+    net = Network.create(3, widths, likelihood, Horseshoe(), posterior, key=key)
+    weights = lambda n: [v.weights for v in (*n.layers, n.output)]
+    moved = [
+        jax.tree.map(lambda v, k=key: v + 0.03 * jr.normal(k, v.shape), w)
+        for w in weights(net)
+    ]
+    net = eqx.tree_at(weights, net, moved)
+    scales = lambda n: [s.q.log_scale for v in n.layers for s in v.scales.values()]
+    return eqx.tree_at(scales, net, [v * 0 - 20.0 for v in scales(net)])
+
+
+def test_draws_of_correlated_weights_are_those_of_a_prediction(getkey):
+    """The output layer with its covariances, for two targets (N1)."""
+    likelihood = GaussianNoise().build(2, rows=30.0)
+    net = correlated(Node(), likelihood, (4,), key=getkey())
+    key, x = getkey(), jr.normal(getkey(), (7, 3))
+    mix = mixture(net, x, noise_sds(net, DRAWS, key=key), key=key)
+    frozen = predictor(net, Draws(), "regression", key=key)
+    loc, variance = frozen._mixture(np.asarray(x))
+    np.testing.assert_allclose(loc, mix.loc, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(variance, mix.sd**2, rtol=1e-4)
+    assert (mix.own_variance > 0.01 * mix.sd**2).any()
+
+
+def test_moments_of_correlated_weights_agree_with_draws(getkey):
+    """One hidden layer and fixed scales: nodes are independent and normal (N6)."""
+    likelihood = GaussianNoise().build(1, rows=30.0)
+    net = correlated(Node(rank=2), likelihood, (4,), key=getkey())
+    kappa = lambda n: n.output.scales["kappa"].q.log_scale
+    net = eqx.tree_at(kappa, net, kappa(net) * 0 - 20.0)
+    x, draws = jr.normal(getkey(), (3, 3)), 5_000
+    frozen = predictor(
+        dataclasses.replace(net, activation="relu"),
+        Moments(),
+        "regression",
+        key=getkey(),
+    )
+    mean, variance = frozen._moments(np.asarray(x))
+    sample = eqx.filter_jit(eqx.filter_vmap(lambda k: net.sample(key=k)(x)[:, 0]))
+    f = np.asarray(sample(jr.split(getkey(), draws)))
+    error = f.std(0) / np.sqrt(draws)
+    assert (abs(f.mean(0) - mean[:, 0]) < 5 * error).all()
+    squares = (f - mean[:, 0]) ** 2
+    error = squares.std(0) / np.sqrt(draws)
+    assert (abs(squares.mean(0) - variance[:, 0]) < 5 * error).all()
 
 
 def test_draws_of_classes_are_those_of_a_prediction(getkey):

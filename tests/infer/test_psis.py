@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from farrier.core.posteriors import Factorised, Node
 from farrier.core.priors import Horseshoe, NodeExponential, ScaleMixture
 from farrier.core.scales import HalfCauchy
 from farrier.infer.psis import generalised_pareto_shape, log_weights, pareto_k
@@ -46,7 +47,17 @@ def jensen_gap(q, prior):
 )
 def test_mean_log_weight_is_the_bound(prior, likelihood, getkey):
     """E ln w = bound + Jensen gaps of the scales (K1), (B1), (M5)."""
-    network = Network.create(3, (4,), likelihood, prior, key=getkey())
+    assert_mean_log_weight(prior, likelihood, Factorised(), getkey)
+
+
+def test_mean_log_weight_is_the_bound_of_correlated_weights(getkey):
+    """With the density of a whole node's weights (K1), (N4)."""
+    likelihood = GaussianNoise().build(1, rows=50.0)
+    assert_mean_log_weight(NodeExponential(), likelihood, Node(rank=2), getkey)
+
+
+def assert_mean_log_weight(prior, likelihood, posterior, getkey):
+    network = Network.create(3, (4,), likelihood, prior, posterior, key=getkey())
     random = np.random.default_rng(0)
     x, weight = random.normal(size=(50, 3)), random.integers(1, 4, 50).astype(float)
     y = random.normal(size=(50, likelihood.d_out))

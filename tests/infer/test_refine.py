@@ -140,7 +140,9 @@ def test_without_rows_the_posterior_is_the_prior(getkey):
     data = Data.create(x, y, np.zeros(ROWS), batch_size=ROWS)
     nodes = find_nodes(target.network, target.x, 4, key=getkey())
     method = Nuts(chains=2, draws=600, kept=120, warm_up=300, depth=6)
-    drawn, sampling = refine(target.network, nodes, data, method, key=getkey())
+    found = refine(target.network, nodes, data, method, key=getkey())
+    assert found is not None
+    drawn, sampling = found
     assert sampling.divergences < 60
     for name, b in {
         "layer_1_tau": 0.5,
@@ -188,8 +190,9 @@ def test_ctrl_c_keeps_the_draws_so_far(getkey, monkeypatch):
     monkeypatch.setattr(module, "advance", advance)
     method = Nuts(chains=1, draws=100, **QUICK)
     last = 8  # six chunks of warm-up, two of draws
-    _, sampling = refine(target.network, nodes, data, method, key=getkey())
-    assert sampling.draws == 50
+    found = refine(target.network, nodes, data, method, key=getkey())
+    assert found is not None
+    assert found[1].draws == 50
     calls.clear()
     last = 3
     assert refine(target.network, nodes, data, method, key=getkey()) is None

@@ -208,3 +208,43 @@ def test_a_noise_prior_that_is_none_is_refused(name, bad):
         ValueError, match=f"`{name}` must be positive and finite, got {bad!r}"
     ):
         GaussianNoise(**{name: bad})
+
+
+def test_noise_integrated_out_agrees_with_quadrature(getkey):
+    """Two fits to the same rows: their evidence ratio over gamma (H2)."""
+    likelihood = GaussianNoise(shape=2.0, rate=0.7).build(1, rows=5.0)
+    generator = np.random.default_rng(np.asarray(jr.key_data(getkey())))
+    y, weight = generator.standard_normal((5, 1)), np.array([1.0, 2.0, 1.0, 0.0, 3.0])
+    fits = generator.standard_normal((2, 5, 1))
+
+    def evidence(f):
+        def integrand(gamma):
+            rows = stats.norm.logpdf(y[:, 0], f[:, 0], gamma**-0.5)
+            return stats.gamma.pdf(gamma, 2.0, scale=1 / 0.7) * np.exp(weight @ rows)
+
+        return integrate.quad(integrand, 0, np.inf)[0]
+
+    arrays = jnp.asarray(y), jnp.asarray(weight)
+    one, other = (
+        likelihood.log_marginal(arrays[0], jnp.asarray(f), arrays[1]) for f in fits
+    )
+    expected = np.log(evidence(fits[0])) - np.log(evidence(fits[1]))
+    assert float(one - other) == pytest.approx(expected, rel=1e-6)
+
+
+def test_precision_given_the_fit_is_the_conjugate_law(getkey):
+    """Gamma(a + n / 2, b + E / 2), by hand (H2)."""
+    likelihood = GaussianNoise(shape=2.0, rate=0.7).build(2, rows=3.0)
+    y = jnp.asarray([[1.0, 0.0], [2.0, 1.0], [0.0, 0.0]])
+    law = likelihood.precision_given(y, jnp.zeros((3, 2)), jnp.asarray([1.0, 2.0, 1.0]))
+    np.testing.assert_allclose(law.shape, 2 + 4 / 2)
+    np.testing.assert_allclose(jnp.exp(law.log_rate), [0.7 + 9 / 2, 0.7 + 2 / 2])
+
+
+def test_log_marginal_of_classes_is_the_weighted_log_probability(getkey):
+    """(L2), by scipy."""
+    f = jr.normal(getkey(), (4, 3))
+    y, weight = jnp.asarray([0, 2, 1, 1]), jnp.asarray([1.0, 2.0, 0.0, 1.0])
+    found = Categorical().build(3, rows=4.0).log_marginal(y, f, weight)
+    log_p = special.log_softmax(np.asarray(f), axis=1)[np.arange(4), np.asarray(y)]
+    assert float(found) == pytest.approx(np.asarray(weight) @ log_p)

@@ -2,12 +2,17 @@
 
 import abc
 from dataclasses import dataclass
+from numbers import Integral
 from typing import ClassVar
 
 from jaxtyping import PRNGKeyArray
 
 from .matrix import MatrixWeights
+from .node import LowRankWeights, NodeWeights
 from .weights import AbstractWeights, FactorisedWeights
+
+MOST_FULL = 128  # weights into a node up to which all their covariances are learned
+RANK = 4  # of the covariances where there are more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +47,40 @@ class Factorised(AbstractPosterior):
     ) -> AbstractWeights:
         """Factorised weights."""
         return FactorisedWeights.create(d_in, nodes, sd=sd, spread=spread, key=key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node(AbstractPosterior):
+    """One multivariate normal for the weights into each node, bias included (N1).
+
+    Parameters
+    ----------
+    rank
+        None: all covariances of the weights into a node are learned where it has up to
+        128 of them, its bias included, and covariances of rank 4 where it has more. A
+        number: covariances of that rank in all layers.
+    """
+
+    name: ClassVar[str] = "node"
+    rank: int | None = None
+
+    def __post_init__(self) -> None:
+        rank = self.rank
+        if rank is not None and not (isinstance(rank, Integral) and rank >= 1):
+            raise ValueError(
+                f"`rank` must be None or a whole number from 1, got {rank!r}."
+            )
+
+    def weights(
+        self, d_in: int, nodes: int, *, sd: float, spread: float, key: PRNGKeyArray
+    ) -> AbstractWeights:
+        """Weights with all covariances, or with covariances of a low rank."""
+        if self.rank is None and d_in + 1 <= MOST_FULL:
+            return NodeWeights.create(d_in, nodes, sd=sd, spread=spread, key=key)
+        rank = RANK if self.rank is None else int(self.rank)
+        return LowRankWeights.create(
+            d_in, nodes, sd=sd, spread=spread, key=key, rank=rank
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,5 +119,6 @@ class Matrix(AbstractPosterior):
 
 POSTERIORS: dict[str, AbstractPosterior] = {
     "factorised": Factorised(),
+    "node": Node(),
     "matrix": Matrix(),
 }

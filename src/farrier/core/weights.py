@@ -19,10 +19,12 @@ from collections.abc import Iterable
 from typing import Self
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jax.scipy.stats import norm
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from .families import Normal
 from .random import normals
@@ -85,7 +87,87 @@ class AbstractWeights(eqx.Module):
         """Number of nodes."""
 
 
-class FactorisedWeights(AbstractWeights):
+class Fold(eqx.Module):
+    """Inputs that leave a layer, and what they say in terms of those that stay (C1).
+
+    Over rows and draws, an input that leaves is its constant plus its slopes times the
+    others. All are 0 for inputs that stay.
+    """
+
+    gone: Bool[Array, " d_in"]
+    constant: Float[Array, " d_in"]
+    slopes: Float[Array, "d_in d_in"]  # rows: those that stay; columns: those that go
+    mean: Float[Array, " d_in"]
+    variance: Float[Array, " d_in"]
+
+
+class NormalLaw(eqx.Module):
+    """The weights into node k as one normal law, the bias last (N1).
+
+    w_k ~ N(loc_k, diag(own_k) + root_k root_k')
+    """
+
+    loc: Float[Array, "nodes fan_in"]
+    own: Float[Array, "nodes fan_in"]  # variance that a weight shares with no other
+    root: Float[Array, "nodes fan_in columns"]
+
+    @property
+    def variance(self) -> Float[Array, "nodes fan_in"]:
+        """Variance of each weight."""
+        return self.own + (self.root**2).sum(2)
+
+    def folded(self, fold: Fold) -> "NormalLaw":
+        """The law with the weights of inputs that leave moved into the rest (C1, N5).
+
+        What is random about them goes into the bias: with the mean of their input it
+        stays correlated with the other weights, with its spread it does not.
+        """
+        kernel = self.loc[:, :-1]
+        second = kernel**2 + self.variance[:, :-1]
+        zero = jnp.pad(fold.gone, (0, 1))  # the bias stays
+        loc = jnp.concatenate([kernel + kernel @ fold.slopes.T, self.loc[:, -1:]], 1)
+        loc = jnp.where(zero[None], 0, loc).at[:, -1].add(kernel @ fold.constant)
+        own = jnp.where(zero[None], 0, self.own)
+        own = own.at[:, -1].add(self.own[:, :-1] @ fold.mean**2)
+        own = own.at[:, -1].add(second @ fold.variance)
+        root = jnp.where(zero[None, :, None], 0, self.root)
+        moved = jnp.einsum("kic,i->kc", self.root[:, :-1], fold.mean)
+        return NormalLaw(loc, own, root.at[:, -1].add(moved))
+
+
+class AbstractNormalWeights(AbstractWeights):
+    """Weights that are one normal law for each node, whatever their covariance."""
+
+    @abc.abstractmethod
+    def law(self) -> NormalLaw:
+        """The law of the weights into each node."""
+
+    @abc.abstractmethod
+    def with_law(self, law: NormalLaw) -> Self:
+        """Weights of this form with the law that folding has left."""
+
+    @abc.abstractmethod
+    def without_inputs(self, kept: Bool[np.ndarray, " d_in"]) -> Self:
+        """The weights of the kept inputs, after the others were folded away."""
+
+    @abc.abstractmethod
+    def log_density(
+        self, kernel: Float[Array, "nodes d_in"], bias: Float[Array, " nodes"]
+    ) -> Float[Array, ""]:
+        """ln q of all weights of the layer."""
+
+
+def weight_noise(
+    inputs: Int[Array, " d_in"], nodes: Int[Array, " nodes"], *, key: PRNGKeyArray
+) -> tuple[Float[Array, "nodes d_in"], Float[Array, " nodes"]]:
+    """Standard normal noise for weights and biases, by the numbers of both ends."""
+    key_kernel, key_bias = jr.split(key)
+    kernel, _ = normals(nodes, inputs, key=key_kernel)
+    bias, _ = normals(jnp.zeros(1, int), nodes, key=key_bias)
+    return kernel, bias[0]
+
+
+class FactorisedWeights(AbstractNormalWeights):
     """Independent normals for all weights and biases.
 
     Row k of the kernel holds the weights into node k: so the gradient of a small layer
@@ -155,10 +237,34 @@ class FactorisedWeights(AbstractWeights):
         key: PRNGKeyArray,
     ) -> tuple[Float[Array, "nodes d_in"], Float[Array, " nodes"]]:
         """One draw of the weights and of the biases."""
-        key_kernel, key_bias = jr.split(key)
-        kernel_noise, _ = normals(nodes, inputs, key=key_kernel)
-        bias_noise, _ = normals(jnp.zeros(1, int), nodes, key=key_bias)
-        return self.kernel.at(kernel_noise), self.bias.at(bias_noise[0])
+        kernel_noise, bias_noise = weight_noise(inputs, nodes, key=key)
+        return self.kernel.at(kernel_noise), self.bias.at(bias_noise)
+
+    def law(self) -> NormalLaw:
+        """Without any covariance (N1)."""
+        join = lambda kernel, bias: jnp.concatenate([kernel, bias[:, None]], 1)
+        return NormalLaw(
+            join(self.kernel.loc, self.bias.loc),
+            join(self.kernel.variance, self.bias.variance),
+            jnp.zeros((self.nodes, self.fan_in, 0)),
+        )
+
+    def with_law(self, law: NormalLaw) -> Self:
+        """Independent normals of the same means and variances."""
+        log_scale = 0.5 * jnp.log(law.variance)
+        kernel = Normal(law.loc[:, :-1], log_scale[:, :-1])
+        return type(self)(kernel, Normal(law.loc[:, -1], log_scale[:, -1]))
+
+    def without_inputs(self, kept: Bool[np.ndarray, " d_in"]) -> Self:
+        """The weights of the kept inputs."""
+        return type(self)(jax.tree.map(lambda v: v[:, kept], self.kernel), self.bias)
+
+    def log_density(
+        self, kernel: Float[Array, "nodes d_in"], bias: Float[Array, " nodes"]
+    ) -> Float[Array, ""]:
+        """Sum of the log densities of all weights."""
+        each = norm.logpdf(kernel, self.kernel.loc, self.kernel.scale)
+        return each.sum() + norm.logpdf(bias, self.bias.loc, self.bias.scale).sum()
 
 
 def kl_to_scaled_normal(

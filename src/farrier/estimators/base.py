@@ -7,6 +7,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import partial
 from importlib.metadata import version
 from numbers import Integral
 from pathlib import Path
@@ -32,7 +33,14 @@ from ..checkpoint import (
 from ..console import progress
 from ..core.posteriors import POSTERIORS, AbstractPosterior
 from ..core.priors import PRIORS, AbstractPrior
-from ..infer.compact import NEARLY_ALL, Compaction, Nodes, compact, find_nodes
+from ..infer.compact import (
+    NEARLY_ALL,
+    Compaction,
+    Nodes,
+    compact,
+    drop,
+    find_nodes,
+)
 from ..infer.refine import REFINEMENTS, Nuts, Sampling, refine
 from ..infer.shrink import can_shrink, could_pay, shrunk
 from ..infer.train import (
@@ -165,7 +173,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         small = copy.copy(self)
         if hasattr(self, "compaction_"):
             return small
-        small.compaction_ = self._compacted()
+        small._compaction = small.compaction_ = self._compacted()
         small.network_ = small.compaction_.network
         small.__dict__.pop("_run", None)
         kept = small.compaction_.keep
@@ -708,17 +716,18 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         model._own_from_file(header, arrays)
         layers = range(len(header["widths"]))
         keep = tuple(arrays[f"nodes[{layer}].keep"] for layer in layers)
-        small = tuple(int(kept.sum()) for kept in keep)
-        widths = header["widths"]
-        model.network_ = model._read_network(header, widths, "network", arrays)
-        compacted = model._read_network(header, small, "compact", arrays)
         done = header["compaction"].pop("done")
+        whole = tuple(np.ones_like(kept) for kept in keep)
+        sampled = header.get("sampling") is not None
+        read = partial(model._read_network, arrays=arrays, sampled=sampled)
+        model.network_ = read(keep if done else whole, "network")
+        compacted = read(keep, "compact")
         model._compaction = Compaction(compacted, keep, **header["compaction"])
         if done:
             model.compaction_ = model._compaction
         names = model._build(1, tuple(1 for _ in layers), 1.0).term_names()
         model.history_ = read_history(names, arrays, header["history"])
-        if header.get("sampling") is not None:
+        if sampled:
             model.sampling_ = Sampling(**header["sampling"])
         model._node_report = Nodes(
             tuple(arrays[f"nodes[{layer}].shares"] for layer in layers)
@@ -726,13 +735,19 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         return model
 
     def _read_network(
-        self, header: dict, widths: Any, prefix: str, arrays: dict
+        self, keep: tuple[np.ndarray, ...], prefix: str, arrays: dict, *, sampled: bool
     ) -> AnyNetwork:
-        skeleton: AnyNetwork = self._build(self.n_features_in_, tuple(widths), 1.0)
-        if header.get("sampling") is not None:
-            draws = len(arrays[f"{prefix}.noise_sd"])
-            skeleton = DrawnNetwork.like(skeleton, draws)
-        return persist.fill(skeleton, prefix, arrays)
+        """The network of a file, which has the kept nodes of the one that was built."""
+        widths = tuple(len(kept) for kept in keep)
+
+        def skeleton() -> AnyNetwork:
+            network = drop(self._build(self.n_features_in_, widths, 1.0), keep)
+            if not sampled:
+                return network
+            return DrawnNetwork.like(network, len(arrays[f"{prefix}.noise_sd"]))
+
+        # Nothing but shapes: no array is made that the file does not have.
+        return persist.fill(eqx.filter_eval_shape(skeleton), prefix, arrays)
 
 
 def _narrow(y: np.ndarray) -> np.ndarray:

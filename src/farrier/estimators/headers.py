@@ -1,11 +1,10 @@
 """Whether the header of a model file makes sense, before anything is built from it.
 
 A checksum only says that a file is as somebody wrote it. Sizes are held against the
-arrays that are really there, so that no header can ask for more memory than a small
-multiple of its file.
+arrays that are really there; of the network that they describe, nothing but shapes is
+made (`persist.fill`), so that no header can ask for more memory than its file has.
 """
 
-import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -141,13 +140,6 @@ def _check_sizes(header: dict, arrays: dict[str, np.ndarray]) -> None:
             raise ValueError(f"`widths` {widths!r:.40} do not fit the arrays")
         if shares.shape[1:] != (nodes,) or shares.dtype.kind != "f":
             raise ValueError(f"`widths` {widths!r:.40} do not fit the scores")
-    total = sum(v.size for name, v in arrays.items() if name.startswith("network"))
-    sizes = [d_in, *widths]
-    if sum(a * b for a, b in itertools.pairwise(sizes)) > total:
-        raise ValueError(f"`widths` {widths!r:.40} do not fit the weights")
-    pairs = _field(header["params"].get("posterior"), "pairs")
-    if pairs is not None and not whole(0, total // max(sizes))(pairs):
-        raise ValueError(f"`pairs` is {pairs!r:.40}")
     _check_history(arrays)
 
 
@@ -192,8 +184,3 @@ def labels_from(found: dict) -> np.ndarray:
     if len(labels) < 2 or not (labels[1:] > labels[:-1]).all():
         raise ValueError("`classes` are not at least two labels in their order")
     return labels
-
-
-def _field(value: Any, name: str) -> Any:
-    fields = value.get("fields", {}) if isinstance(value, dict) else {}
-    return fields.get(name) if isinstance(fields, dict) else None

@@ -44,8 +44,9 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         "horseshoe", "centred-horseshoe", "gaussian", "scale-mixture", "half-cauchy",
         "exponential", or an object such as `Horseshoe(layer_scale=0.1)`.
     posterior
-        "factorised", "matrix" (correlated weights, tied to pseudo-data), or an object
-        such as `Matrix(pairs=20)`. With "matrix", `compact` keeps all nodes.
+        "factorised", "node" (the weights into a node are correlated), "matrix"
+        (correlated weights, tied to pseudo-data), or an object such as `Node(rank=2)`
+        or `Matrix(pairs=20)`. With "matrix", `compact` keeps all nodes.
     likelihood
         A `GaussianNoise`, or None for the default one (a weak prior on the noise).
     kl_weight

@@ -14,7 +14,7 @@ from ..displays import (
     HistoryDisplay,
     NodesDisplay,
 )
-from ..infer.compact import is_factorised
+from ..infer.compact import is_normal
 from ..infer.psis import log_weights, pareto_k
 from ..infer.relevance import input_shares
 from ..model.network import Network
@@ -66,10 +66,10 @@ class ViewedEstimator(NetworkEstimator):
             )
         network = self._compacted().network
         assert isinstance(network, Network)
-        if not is_factorised(network):
+        if not is_normal(network):
             raise ValueError(
-                "How far the posterior is from the exact one is known only for "
-                '`posterior="factorised"`. Call `summary()` without rows.'
+                "How far the posterior is from the exact one is not known for "
+                '`posterior="matrix"`. Call `summary()` without rows.'
             )
         x, y = self._x_standard(x), self._targets(y)
         return pareto_k(log_weights(network, x, y, weight, key=self._key("nodes")))

@@ -128,11 +128,27 @@ def _mixture(graph: Graph, predictor: Predictor, x: str) -> tuple[str, str, int]
     a, draws = _hidden(graph, predictor, x)
     loc = _affine(graph, predictor, a, "output")
     square = graph.add("Mul", a, a)
-    return loc, _affine(graph, predictor, square, "output", "_variance"), draws
+    variance = _affine(graph, predictor, square, "output", "_variance")
+    return loc, _with_correlated(graph, predictor, a, "output", variance), draws
+
+
+def _with_correlated(
+    graph: Graph, predictor: Predictor, a: str, layer: str, variance: str
+) -> str:
+    """The variance with what correlated weights add to it: |R' [a, 1]|^2 (N1)."""
+    if f"{layer}.root.kernel" not in predictor.arrays:
+        return variance
+    bias = predictor.arrays[f"{layer}.bias"]
+    u = _affine(graph, predictor, a, f"{layer}.root")
+    # The columns of each node, an axis of their own; 0 stands for an axis as it is.
+    shape = graph.axes(*[0] * bias.ndim, bias.shape[-1], -1)
+    squares = graph.add("Reshape", graph.add("Mul", u, u), shape)
+    squares = graph.add("ReduceSum", squares, graph.axes(-1), keepdims=0)
+    return graph.add("Add", variance, squares)
 
 
 def _moments(graph: Graph, predictor: Predictor, x: str) -> tuple[str, str]:
-    """Mean and variance of the outputs, carried from layer to layer (E1)."""
+    """Mean and variance of the outputs, from layer to layer (E1, N6)."""
     mean, variance = x, None
     layers = [f"hidden.{i}" for i in range(predictor.header["layers"])]
     for layer in [*layers, "output"]:
@@ -144,6 +160,7 @@ def _moments(graph: Graph, predictor: Predictor, x: str) -> tuple[str, str]:
         if variance is not None:
             square = graph.add("Add", square, variance)
         spread = _affine(graph, predictor, square, layer, "_variance")
+        spread = _with_correlated(graph, predictor, mean, layer, spread)
         if variance is not None:
             kernel = _array(graph, predictor, f"{layer}.kernel_square")
             more = graph.add("MatMul", variance, kernel)

@@ -18,7 +18,7 @@ a_k = c + sum_i d_ki a_i; its weights go to the bias and to the kept nodes:
     sigma_0j^2 += E[a_k^2] sigma_kj^2 + Var[a_k] mu_kj^2                            (C1)
 
 Where a_k is constant this is exact, in both parametrisations: all weights into node j,
-its bias included, share one scale.
+its bias included, share one scale. Covariances of the weights go the same way (N5).
 """
 
 import math
@@ -34,8 +34,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from ..core.families import Normal
-from ..core.weights import FactorisedWeights
+from ..core.weights import AbstractNormalWeights, Fold
 from ..model.drawn import AnyNetwork, DrawKey, DrawnNetwork
 from ..model.layers import Layer
 from ..model.likelihoods import GaussianLikelihood
@@ -231,24 +230,14 @@ def silence(
 def _fold_inputs(layer: Layer, kept: np.ndarray, moments: Activations) -> Layer:
     """The layer with the weights of the other inputs moved into those it keeps (C1)."""
     weights = layer.weights
-    assert isinstance(weights, FactorisedWeights)
-    kernel, bias = weights.kernel, weights.bias
+    assert isinstance(weights, AbstractNormalWeights)
     constant, slopes = (jnp.asarray(c, float) for c in _project(moments.mean, kept))
-    gone = jnp.asarray(~kept)
-    square = jnp.where(gone, moments.square, 0)
-    spread = moments.square - moments.mean.mean(0) ** 2
+    gone, mean = jnp.asarray(~kept), moments.mean.mean(0)
     # The difference may round to less than 0 where a node is constant.
-    spread = jnp.where(gone, jnp.maximum(spread, 0), 0)
-    variance = bias.variance + kernel.variance @ square + kernel.loc**2 @ spread
-    bias = Normal(bias.loc + kernel.loc @ constant, 0.5 * jnp.log(variance))
-    loc = kernel.loc + kernel.loc @ slopes.T
-    zero = gone[None]
-    kernel = Normal(
-        jnp.where(zero, 0, loc), jnp.where(zero, -jnp.inf, kernel.log_scale)
-    )
-    return eqx.tree_at(
-        lambda layer: layer.weights, layer, FactorisedWeights(kernel, bias)
-    )
+    spread = jnp.maximum(moments.square - mean**2, 0)
+    mean, spread = (jnp.where(gone, value, 0) for value in (mean, spread))
+    law = weights.law().folded(Fold(gone, constant, slopes, mean, spread))
+    return eqx.tree_at(lambda layer: layer.weights, layer, weights.with_law(law))
 
 
 def _project(mean: Array, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -274,6 +263,8 @@ def drop(network: Network, keep: tuple[np.ndarray, ...]) -> Network:
     """The network, or a tree of its form, without the nodes that are not kept."""
     layers = [*network.layers, network.output]
     for index, kept in enumerate(keep):
+        if kept.all():
+            continue
         layers[index] = _drop_nodes(layers[index], kept)
         layers[index + 1] = _drop_inputs(layers[index + 1], kept)
     return with_layers(network, layers)
@@ -313,21 +304,20 @@ def _drop_nodes(layer: Layer, kept: np.ndarray) -> Layer:
 
 
 def _drop_inputs(layer: Layer, kept: np.ndarray) -> Layer:
-    assert isinstance(layer.weights, FactorisedWeights)
-    kernel = jax.tree.map(lambda leaf: leaf[:, kept], layer.weights.kernel)
+    assert isinstance(layer.weights, AbstractNormalWeights)
     inputs = jax.tree.map(lambda leaf: leaf[kept], layer.inputs)
     return eqx.tree_at(
-        lambda layer: (layer.weights.kernel, layer.inputs),
+        lambda layer: (layer.weights, layer.inputs),
         layer,
-        (kernel, inputs),
+        (layer.weights.without_inputs(kept), inputs),
         is_leaf=lambda leaf: leaf is None,
     )
 
 
-def is_factorised(network: Network) -> bool:
-    """Whether the weights of all layers are independent under q."""
+def is_normal(network: Network) -> bool:
+    """Whether the weights into each node have one normal law under q."""
     layers = (*network.layers, network.output)
-    return all(isinstance(layer.weights, FactorisedWeights) for layer in layers)
+    return all(isinstance(layer.weights, AbstractNormalWeights) for layer in layers)
 
 
 def with_layers(network: Network, layers: list[Layer]) -> Network:
@@ -377,9 +367,9 @@ def compact(
 
     The first try keeps the nodes that are on. While the predictive means move by more
     than 1 % of their standard deviation, the best 1, 2, 4, 7, ... others are kept too.
-    Where the posterior ties the inputs of a layer to each other, all nodes are kept.
+    Where the posterior ties the nodes of a layer to each other, all of them are kept.
     """
-    if isinstance(network, Network) and not is_factorised(network):
+    if isinstance(network, Network) and not is_normal(network):
         everything = tuple(np.ones(width, bool) for width in network.widths)
         return Compaction(network, everything, 0.0, 0.0)
     few = jnp.asarray(x[:: -(-len(x) // FOLD_ROWS)], float)

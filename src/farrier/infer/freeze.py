@@ -5,12 +5,17 @@ network, whose last layer gives a mean and, for regression, a variance:
 
     loc = a K_s + b_s,   variance = a^2 V_s + c_s,   c_s with 1 / gamma_s in it
 
+Correlated weights add the squared length of [a, 1] times a root of their covariance
+(N1): a layer of that name, which is there where it is needed.
+
 `Moments` draws nothing. It carries the mean and the variance of each activation from
 layer to layer, as if activations were independent and pre-activations normal:
 
     E u   = E[s] M,   M = mu . [E a, 1]
     Var u = E[s^2] V + Var[s] M^2,
             V = (sigma^2) . [E a^2, 1] + (mu^2) . [Var a, 0]                        (E1)
+
+and what correlated weights add to V (N6).
 
 What to do with the arrays is in `portable.py`, and once more in `export/network.py`.
 """
@@ -19,13 +24,14 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ..core.weights import FactorisedWeights
+from ..core.weights import AbstractNormalWeights, NormalLaw
 from ..model.drawn import AnyNetwork, DrawnNetwork
 from ..model.layers import Layer
 from ..model.likelihoods import GaussianLikelihood
@@ -114,22 +120,24 @@ def _regression(
     network: Network, noise_sd: Float[Array, "draws targets"], *, key: PRNGKeyArray
 ) -> dict[str, Array]:
     """The arrays of `predict.mixture`."""
-    last = _factorised(network.output)
+    law = _law(network.output)
 
     def one(key_draw: PRNGKeyArray) -> tuple[dict[str, Array], Array]:
         key_hidden, key_output = jr.split(key_draw)
-        nothing = jnp.zeros((last.fan_in - 1, 1))
+        nothing = jnp.zeros((law.loc.shape[1] - 1, 1))
         f = network.output.conditional(nothing, jnp.zeros(1, int), key=key_output)
         return _hidden(network, key_hidden), f.factor[:, 0]
 
     arrays, factor = lax.map(one, jr.split(key, len(noise_sd)))
-    factor = jnp.broadcast_to(factor, noise_sd.shape)[:, None]
-    variance = factor[:, 0] ** 2 * last.bias.variance[None] + noise_sd**2
+    factor = jnp.broadcast_to(factor, noise_sd.shape)
+    variance = factor**2 * law.own[None, :, -1] + noise_sd**2
+    roots = jax.vmap(lambda f: _root_arrays(law.root * f[:, None, None], "output"))
     return arrays | {
-        "output.kernel": factor * last.kernel.loc.T[None],
-        "output.bias": factor[:, 0] * last.bias.loc[None],
-        "output.kernel_variance": factor**2 * last.kernel.variance.T[None],
+        "output.kernel": factor[:, None] * law.loc[:, :-1].T[None],
+        "output.bias": factor * law.loc[None, :, -1],
+        "output.kernel_variance": factor[:, None] ** 2 * law.own[:, :-1].T[None],
         "output.bias_variance": variance,
+        **roots(factor),
     }
 
 
@@ -162,18 +170,29 @@ def _hidden(network: Network, key: PRNGKeyArray) -> dict[str, Array]:
 
 def _moment_arrays(layer: Layer, name: str) -> dict[str, Array]:
     """What (E1) needs of one layer, scales multiplied in."""
-    weights = _factorised(layer)
+    law = _law(layer)
     first, second = (_scale_moment(layer, power) for power in (1, 2))
-    kernel, bias = weights.kernel, weights.bias
+    square = law.loc**2 + (law.root**2).sum(2)
     return {
-        f"{name}.kernel": (first[:, None] * kernel.loc).T,
-        f"{name}.bias": first * bias.loc,
-        f"{name}.kernel_variance": (second[:, None] * kernel.variance).T,
-        f"{name}.bias_variance": second * bias.variance,
-        f"{name}.kernel_square": (second[:, None] * kernel.loc**2).T,
+        f"{name}.kernel": (first[:, None] * law.loc[:, :-1]).T,
+        f"{name}.bias": first * law.loc[:, -1],
+        f"{name}.kernel_variance": (second[:, None] * law.own[:, :-1]).T,
+        f"{name}.bias_variance": second * law.own[:, -1],
+        f"{name}.kernel_square": (second[:, None] * square[:, :-1]).T,
         # Var[s] / E[s]^2: what is left of (M3) for a log-normal scale.
         f"{name}.scale_spread": second / first**2 - 1,
+        **_root_arrays(law.root * jnp.sqrt(second)[:, None, None], name),
     }
+
+
+def _root_arrays(
+    root: Float[Array, "nodes fan_in columns"], name: str
+) -> dict[str, Array]:
+    """The root of the covariances as a layer, the columns of a node side by side."""
+    if not root.shape[2]:
+        return {}
+    root = root.transpose(1, 0, 2).reshape(root.shape[1], -1)
+    return {f"{name}.root.kernel": root[:-1], f"{name}.root.bias": root[-1]}
 
 
 def _scale_moment(layer: Layer, power: int) -> Float[Array, " nodes"]:
@@ -184,12 +203,12 @@ def _scale_moment(layer: Layer, power: int) -> Float[Array, " nodes"]:
     return layer.parametrisation.multiplier(log_moment)
 
 
-def _factorised(layer: Layer) -> FactorisedWeights:
+def _law(layer: Layer) -> NormalLaw:
     weights = layer.weights
-    if not isinstance(weights, FactorisedWeights):
+    if not isinstance(weights, AbstractNormalWeights):
         raise ValueError(
-            "Only networks whose weights are independent under the posterior can be "
+            "Only networks whose weights are normal under the posterior can be "
             f"exported, and this one has {type(weights).__name__}. Fit with "
-            'posterior="factorised".'
+            'posterior="factorised" or posterior="node".'
         )
-    return weights
+    return weights.law()

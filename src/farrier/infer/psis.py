@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from scipy import stats
 
 from ..core.scales import Scale
-from ..core.weights import Centred, FactorisedWeights, Mixed
+from ..core.weights import AbstractNormalWeights, Centred, Mixed
 from ..model.layers import Layer
 from ..model.likelihoods import GaussianLikelihood
 from ..model.network import Network, SampledNetwork
@@ -89,18 +89,14 @@ def _draw_layer(
 ) -> tuple[tuple[Array, Array], Float[Array, ""]]:
     """One draw of a layer's weights, scales multiplied in, and ln p - ln q of it."""
     weights = layer.weights
-    assert isinstance(weights, FactorisedWeights)
-    key_kernel, key_bias, *keys = jr.split(key, 2 + len(layer.scales))
+    assert isinstance(weights, AbstractNormalWeights)
+    key_weights, *keys = jr.split(key, 1 + len(layer.scales))
     log_scale, ratio = jnp.zeros(weights.nodes), jnp.zeros(())
     for scale, key_scale in zip(layer.scales.values(), keys, strict=True):
         log_s, own = _draw_scale(scale, key=key_scale)
         log_scale, ratio = log_scale + log_s, ratio + own
-    drawn = []
-    for q, key_part in ((weights.kernel, key_kernel), (weights.bias, key_bias)):
-        noise = jr.normal(key_part, q.loc.shape)
-        drawn.append(q.at(noise))
-        ratio += (0.5 * math.log(2 * math.pi) + q.log_scale + 0.5 * noise**2).sum()
-    kernel, bias = drawn
+    kernel, bias = weights.sample(layer.inputs, layer.nodes, key=key_weights)
+    ratio -= weights.log_density(kernel, bias)
     form = layer.parametrisation
     if isinstance(form, Mixed):
         ratio += form.log_density(kernel).sum() + form.log_density(bias).sum()

@@ -40,7 +40,7 @@ from ..model.drawn import DrawnNetwork
 from ..model.layers import Layer
 from ..model.likelihoods import GaussianLikelihood
 from ..model.network import ACTIVATIONS, Network, SampledNetwork
-from .compact import Nodes, activations, drop, is_factorised, silence
+from .compact import Nodes, activations, drop, is_normal, silence
 from .train import COMPILER_OPTIONS, Data, adam, round_up
 
 CHUNK = 25  # iterations of a chain between two looks at the clock
@@ -388,10 +388,10 @@ def candidates(
 ) -> Network:
     """The network with `count` nodes of each layer, or more where more are on.
 
-    The others are folded into the rest (C1). Where the posterior ties the inputs of a
+    The others are folded into the rest (C1). Where the posterior ties the nodes of a
     layer to each other, all stay.
     """
-    if not is_factorised(network):
+    if not is_normal(network):
         return network
     keep = []
     for score, on in zip(nodes.scores, nodes.on, strict=True):
@@ -546,7 +546,7 @@ def _networks(
         flat, key_draw = draw
         point = unravel(flat)
         network = target.sampled(point)
-        noise_sd = jnp.zeros(0)
+        noise_sd = jnp.zeros(1)
         if isinstance(likelihood, GaussianLikelihood):
             f = network(target.x)
             gamma = likelihood.precision_given(target.y, f, target.weight)
@@ -558,7 +558,10 @@ def _networks(
         }
         return network.kernels, network.biases, scales, noise_sd
 
-    return lax.map(one, (points, jr.split(key, len(points))), batch_size=4)
+    keys = jr.split(key, len(points))
+    *found, noise_sd = lax.map(one, (points, keys), batch_size=4)
+    has_noise = isinstance(likelihood, GaussianLikelihood)
+    return *found, noise_sd if has_noise else noise_sd[:, :0]
 
 
 def mixing(outputs: np.ndarray) -> tuple[float, float]:

@@ -24,7 +24,7 @@ from ..core.random import fold_in
 from ..core.weights import FactorisedWeights
 from ..model.layers import Layer
 from ..model.network import ACTIVATIONS, Network
-from .compact import drop, is_factorised, target_noise, with_layers
+from .compact import drop, target_noise, with_layers
 from .train import Job, Removal, Run, TrainState, converted, round_up
 
 TOGETHER = 0.01  # most of a variance that the nodes that leave may have had
@@ -36,8 +36,11 @@ PAYS = 2e12
 
 
 def can_shrink(job: Job) -> bool:
-    """Whether nodes can be taken out of its layers one by one."""
-    return job.run.state.average is None and is_factorised(job.run.state.network)
+    """Whether nodes can be taken out of its layers one by one: independent weights."""
+    network = job.run.state.network
+    layers = (*network.layers, network.output)
+    independent = all(isinstance(v.weights, FactorisedWeights) for v in layers)
+    return independent and job.run.state.average is None
 
 
 def could_pay(job: Job) -> bool:

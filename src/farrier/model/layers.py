@@ -15,6 +15,7 @@ import math
 from typing import Self
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
@@ -53,7 +54,8 @@ class Layer(eqx.Module):
         """A layer whose weights start with variance 2 / (d_in + 1)."""
         start = math.sqrt(2 / (d_in + 1))
         parametrisation = prior.parametrised()
-        spread = start / float(parametrisation.multiplier(jnp.log(start)))
+        with jax.ensure_compile_time_eval():  # a number, even where all else is traced
+            spread = start / float(parametrisation.multiplier(jnp.log(start)))
         return cls(
             posterior.weights(
                 d_in, nodes, sd=INITIAL_SD * spread, spread=spread, key=key

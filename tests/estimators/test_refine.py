@@ -1,0 +1,179 @@
+"""Estimators that are refined by sampling: every other feature works on the draws."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+
+from farrier import (
+    HorseshoeClassifier,
+    HorseshoeRegressor,
+    Nuts,
+    TrainingWarning,
+    export,
+    fit_many,
+    load,
+)
+from farrier.estimators.draws import posterior_draws
+from farrier.infer.train import Status
+from farrier.model.drawn import DrawnNetwork
+
+METHOD = Nuts(candidates=5, chains=2, warm_up=150, draws=100, kept=40, depth=5)
+SETTINGS = {"max_iter": 300, "n_draws": 20, "random_state": 0, "early_stopping": False}
+X = np.random.default_rng(0).normal(size=(60, 2))
+Y = 3 + 2 * np.abs(X[:, 0]) + 0.05 * np.random.default_rng(1).normal(size=60)
+
+
+def regressor(**more):
+    return HorseshoeRegressor((8,), refine=METHOD, **(SETTINGS | more))
+
+
+def quietly_fitted(model, *rows, **more):
+    """Short chains may or may not agree: that is not what is tested."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("farrier.estimators.base.AGREE", math.inf)
+        return model.fit(*rows, **more)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return quietly_fitted(regressor(), X, Y)
+
+
+@pytest.fixture(scope="module")
+def classes():
+    labels = np.where(X[:, 0] > 0, "right", "left")
+    model = HorseshoeClassifier((6,), refine=METHOD, **SETTINGS)
+    return quietly_fitted(model, X, labels), labels
+
+
+def test_draws_predict_as_well_as_the_fit_that_they_came_from(fitted):
+    assert isinstance(fitted.network_, DrawnNetwork)
+    assert fitted.network_.draws == 40
+    before = copy.copy(fitted)
+    before.network_ = fitted._variational()
+    densities = [model.log_density(X, Y).mean() for model in (fitted, before)]
+    assert densities[0] > densities[1] - 0.3
+    low, high = fitted.predict_interval(X, level=0.9)
+    assert 0.8 < np.mean((low <= Y) & (Y <= high)) <= 1
+    noise, weights = fitted.predict_variance(X)
+    assert (noise > 0).all()
+    assert (weights > 0).all()
+
+
+def test_equal_seeds_give_equal_bits(fitted):
+    again = quietly_fitted(regressor(), X, Y)
+    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+
+
+def test_save_and_load_give_equal_bits(fitted, classes, tmp_path):
+    for model, name in ((fitted, "predict"), (classes[0], "predict_proba")):
+        model.save(tmp_path / "model.safetensors")
+        read = load(tmp_path / "model.safetensors")
+        np.testing.assert_array_equal(getattr(read, name)(X), getattr(model, name)(X))
+        assert read.sampling_ == model.sampling_
+        assert read.refine == METHOD
+        small, other = read.compact(), model.compact()
+        np.testing.assert_array_equal(getattr(small, name)(X), getattr(other, name)(X))
+        small.save(tmp_path / "small.safetensors")
+        again = load(tmp_path / "small.safetensors")
+        np.testing.assert_array_equal(getattr(again, name)(X), getattr(small, name)(X))
+
+
+def test_classes_are_told_apart(classes):
+    model, labels = classes
+    assert (model.predict(X) == labels).mean() > 0.95
+    assert model.network_.noise_sd.shape == (40, 0)
+
+
+def test_compaction_states_what_it_cost(fitted):
+    small = fitted.compact()
+    assert small.network_.widths[0] <= fitted.network_.widths[0]
+    moves = (small.predict(X) - fitted.predict(X)) / fitted.predict(X, return_std=True)[
+        1
+    ]
+    assert np.sqrt(np.mean(moves**2)) <= 0.0101
+
+
+def test_export_predicts_the_same(fitted, classes):
+    small = fitted.compact()
+    predictor = export.to_numpy(fitted)
+    np.testing.assert_allclose(predictor.predict(X), small.predict(X), atol=1e-5)
+    labels = export.to_numpy(classes[0])
+    expected = classes[0].compact().predict_proba(X)
+    np.testing.assert_allclose(labels.predict_proba(X), expected, atol=1e-5)
+    with pytest.raises(ValueError, match="has no moments to carry"):
+        export.to_numpy(fitted, method=export.Moments())
+
+
+def test_summary_speaks_of_the_sampling(fitted):
+    summary = fitted.summary(X, Y)
+    assert summary["sampling"].startswith("2 chains of 100 draws, R-hat ")
+    assert "Pareto k" not in str(summary)
+    low, high = np.quantile(np.asarray(fitted.network_.noise_sd), [0.05, 0.95])
+    scale = float(fitted._y_standard.scale[0])
+    assert f"{low * scale:.4g} to {high * scale:.4g}" in summary["noise sd"]
+
+
+def test_scales_and_noise_of_the_draws_are_those_that_were_sampled(fitted):
+    scale = np.array([2.0])
+    found = posterior_draws(fitted.network_, 40, scale, key=fitted._key("predict"))
+    expected = np.asarray(fitted.network_.scales["layer_1_tau"])[None]
+    np.testing.assert_array_equal(found["layer_1_tau"], expected)
+    noise_sd = 2 * np.asarray(fitted.network_.noise_sd)[None]
+    np.testing.assert_allclose(found["noise_sd"], noise_sd)
+
+
+def test_inputs_that_matter(fitted):
+    assert fitted.feature_scores_[0] > 10 * fitted.feature_scores_[1]
+
+
+def test_training_goes_on_from_the_variational_posterior(fitted, tmp_path):
+    going_on = copy.deepcopy(fitted).set_params(warm_start=True, refine=None)
+    steps = going_on.n_iter_
+    going_on.partial_fit(X, Y)
+    assert not isinstance(going_on.network_, DrawnNetwork)
+    assert not hasattr(going_on, "sampling_")
+    assert going_on.n_iter_ <= steps
+    fitted.save(tmp_path / "model.safetensors")
+    read = load(tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match="holds draws and not the posterior"):
+        read.partial_fit(X, Y)
+
+
+def test_progress_goes_from_nothing_to_all(tmp_path):
+    told = []
+    model = regressor(max_iter=100)
+    quietly_fitted(model, X, Y, callback=lambda share, history: told.append(share))
+    assert told == sorted(told)
+    assert told[0] < 0.1
+    assert told[-1] == 1
+
+
+def test_many_fits_are_refined_each(fitted):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("farrier.estimators.base.AGREE", math.inf)
+        (model,) = fit_many([regressor()], X, Y)
+    np.testing.assert_array_equal(model.predict(X), fitted.predict(X))
+
+
+def test_chains_that_disagree_are_warned_of(monkeypatch):
+    monkeypatch.setattr("farrier.estimators.base.AGREE", 0.0)
+    with pytest.warns(
+        TrainingWarning, match=r"R-hat of the predictions is .*Nuts\(draws="
+    ):
+        regressor().fit(X, Y)
+
+
+def test_interrupted_before_the_first_draw(monkeypatch):
+    monkeypatch.setattr("farrier.estimators.base.refine", lambda *a, **k: None)
+    with pytest.warns(TrainingWarning, match="after 0 draws .* the variational one"):
+        model = regressor().fit(X, Y)
+    assert model.history_.status is Status.INTERRUPTED
+    assert not isinstance(model.network_, DrawnNetwork)
+
+
+def test_an_unknown_method_is_told():
+    with pytest.raises(ValueError, match=r"`refine` must be one of .*got 'hmc'"):
+        HorseshoeRegressor(refine="hmc").fit(X, Y)
