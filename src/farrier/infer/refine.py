@@ -75,7 +75,7 @@ class Nuts:
     """
 
     name: ClassVar[str] = "nuts"
-    candidates: int = 20
+    candidates: int = 50
     chains: int = 4
     warm_up: int = 400
     draws: int = 400
