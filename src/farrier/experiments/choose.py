@@ -120,11 +120,11 @@ def gains(rows: list[Row]) -> dict[str, dict[str, float]]:
 
 def winner(rows: list[Row]) -> str:
     """The candidate with the best mean gain, among those that have all sets."""
-    found = gains(rows)
-    most = max(len(of_sets) for of_sets in found.values())
-    whole = {
-        c: np.mean([*v.values()]) for c, v in found.items() if v and len(v) == most
-    }
+    found = {c: [*of_sets.values()] for c, of_sets in gains(rows).items() if of_sets}
+    if not found:
+        return "not known yet"
+    most = max(len(values) for values in found.values())
+    whole = {c: np.mean(values) for c, values in found.items() if len(values) == most}
     return max(whole, key=lambda candidate: whole[candidate])
 
 

@@ -1,0 +1,175 @@
+"""Our own recipes: parts, scores, cells that are ahead, claims."""
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from farrier import TrainingWarning, datasets
+from farrier.experiments import _recipes, choose, uci_default, uci_refined
+from farrier.experiments.published import HORSESHOE, VMG_ORIGINAL
+
+
+def made_rows(name, rmse, density, coverage=0.9, **more):
+    row = {"set": name, "rmse": rmse, "log_density": density, "crps": 0.5 * rmse}
+    row |= {"coverage": coverage, "nodes_on": 9, "width": 50, "seconds": 3.0} | more
+    return [row | {"split": split} for split in range(3)]
+
+
+def all_ahead(**changes):
+    rows = []
+    for name in datasets.UCI:
+        pairs = _recipes.printed(name).values()
+        rmse = 0.9 * min(rmse for rmse, _ in pairs)
+        density = 0.1 + max(density for _, density in pairs)
+        rows += changes.get(name) or made_rows(name, rmse, density)
+    return rows
+
+
+def test_parts_are_a_few_splits_each(tmp_path):
+    names = list(_recipes.parts(uci_refined.FULL, tmp_path))
+    assert names[:4] == ["boston/0-4", "boston/5-9", "boston/10-14", "boston/15-19"]
+    assert [name for name in names if "protein" in name] == ["protein/0-4"]
+    assert [name for name in names if "year" in name] == ["year/0-0"]
+
+
+def test_a_part_goes_by_its_recipe(tmp_path):
+    marks = [
+        _recipes.settings_of(config, "yacht/0-4")
+        for config in (uci_default.FULL, uci_refined.FULL)
+    ]
+    assert marks[0] != marks[1]
+    assert "nuts-short" in marks[1]["given"][1]
+
+
+def test_recipe_of_small_and_large_tables():
+    small = _recipes.estimator(uci_refined.FULL, "yacht", 277, 3)
+    large = _recipes.estimator(uci_refined.FULL, "protein", 41_157, 0)
+    assert (small.refine, large.refine) == ("nuts", "nuts-short")
+    assert small.random_state == 3
+    assert (small.hidden_layer_sizes, large.hidden_layer_sizes) == ((50,), (100,))
+    assert _recipes.estimator(uci_default.FULL, "yacht", 277, 3).refine is None
+
+
+def test_crps_of_draws_agrees_with_quadrature():
+    law, y = stats.norm(0.3, 1.7), np.array([-0.8, 2.0])
+    draws = law.rvs((2, 40_000), random_state=np.random.default_rng(0))
+
+    def one(value):
+        square = lambda z: (law.cdf(z) - (z >= value)) ** 2
+        return integrate.quad(square, -30, 30, points=[value])[0]
+
+    assert _recipes.crps(draws, y) == pytest.approx(np.mean([*map(one, y)]), rel=0.02)
+
+
+def test_of_two_prints_of_vmg_the_better_one_stands():
+    assert _recipes.printed("protein")["VMG"] == (
+        VMG_ORIGINAL["protein"].rmse,
+        VMG_ORIGINAL["protein"].log_likelihood,
+    )
+    assert _recipes.printed("yacht")["HS-BNN"] == (
+        HORSESHOE["yacht"].rmse,
+        HORSESHOE["yacht"].log_likelihood,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "score", "ours", "theirs", "is_ahead"),
+    [
+        ("boston", "rmse", 2.699, 2.70, True),
+        ("boston", "rmse", 2.70, 2.70, False),
+        ("wine", "rmse", 0.6349, 0.63, True),
+        ("wine", "rmse", 0.6351, 0.63, False),
+        ("naval", "rmse", 0.0049, 0.00, True),
+        ("wine", "log_density", -0.95, -0.95, False),
+        ("wine", "log_density", -0.949, -0.95, True),
+    ],
+)
+def test_ahead(name, score, ours, theirs, is_ahead):
+    assert _recipes.ahead(name, score, ours, theirs) is is_ahead
+
+
+def test_claims_hold_where_every_cell_is_ahead():
+    claims = _recipes.claims(all_ahead())
+    assert [claim.verdict for claim in claims] == ["holds"] * 3
+    assert "18 of 18" in claims[0].evidence
+
+
+def test_claims_name_what_is_behind_and_what_is_missing():
+    rows = all_ahead(boston=made_rows("boston", 3.0, -2.0, coverage=0.7))
+    ahead_of_hs, ahead_of_vmg, coverage = _recipes.claims(rows)
+    assert ahead_of_hs.verdict == "holds"
+    assert ahead_of_vmg.verdict == "holds partly"
+    assert "behind in boston (rmse)" in ahead_of_vmg.evidence
+    assert coverage.verdict == "holds partly"
+    waiting = _recipes.claims(made_rows("yacht", 0.5, -0.5))[0]
+    assert waiting.verdict == "waits for results"
+    assert "boston" in waiting.evidence
+
+
+def test_table_has_both_published_columns():
+    rows = made_rows("yacht", 0.5, -0.5, r_hat=1.2, effective_draws=30.0)
+    rows += made_rows("naval", 0.0004, 6.0)
+    lines = _recipes.table(rows).splitlines()
+    (yacht,) = (line for line in lines if line.startswith("| yacht"))
+    assert "| 1.58 | 0.70 |" in yacht
+    assert "| both | both |" in yacht
+    assert "| 1.20 | 30 | 3 |" in yacht
+    assert set(_recipes.render(rows)) == {"recipe"}
+
+
+# -- how a recipe is chosen ------------------------------------------------------------
+
+
+def chosen_rows(gains, sets=("yacht", "boston")):
+    rows = []
+    for candidate, gain in gains.items():
+        for name in sets:
+            row = {"set": name, "candidate": candidate, "rmse": 1.0, "nodes_on": 5}
+            row |= {"log_density": -1.0 + gain, "seconds": 1.0}
+            rows += [row | {"split": split} for split in range(2)]
+    return rows
+
+
+def test_the_best_mean_gain_over_the_plain_fit_wins():
+    rows = chosen_rows({choose.PLAIN: 0.0, "20 nodes": 0.2, "50 nodes": 0.3})
+    assert choose.winner(rows) == "50 nodes"
+    assert choose.gains(rows)["20 nodes"]["yacht"] == pytest.approx(0.2)
+    assert "Best: 50 nodes" in choose.table(rows)
+    assert choose.claims(rows)[0].verdict == "holds"
+    assert set(choose.render(rows)) == {"gains"}
+
+
+def test_a_candidate_without_all_sets_does_not_win():
+    rows = chosen_rows({choose.PLAIN: 0.0, "20 nodes": 0.2})
+    rows += chosen_rows({"50 nodes": 0.9}, sets=("yacht",))
+    assert choose.winner(rows) == "20 nodes"
+
+
+def test_without_the_plain_fit_nothing_is_known():
+    rows = chosen_rows({"20 nodes": 0.2})
+    assert choose.winner(rows) == "not known yet"
+    assert choose.claims(rows)[0].verdict == "does not hold"
+
+
+def test_rows_set_apart_are_training_rows(shared_data, tmp_path, monkeypatch):
+    """No test row is seen, neither in a fit nor in its scores."""
+    X, _, splits = datasets.uci("yacht", shared_data)
+    seen = []
+
+    class Recorder(choose.HorseshoeRegressor):
+        def fit(self, X, y):
+            seen.append(X)
+            return super().fit(X, y)
+
+        def log_density(self, X, y):
+            seen.append(X)
+            return super().log_density(X, y)
+
+    monkeypatch.setattr(choose, "HorseshoeRegressor", Recorder)
+    work = choose.Work(tmp_path, lambda share, text: None)
+    with pytest.warns(TrainingWarning, match="4 of 4 nodes"):
+        choose.fit(choose.SMOKE, shared_data, "yacht", choose.PLAIN, work)
+    rows = {tuple(row) for part in seen for row in part}
+    train, test = ({tuple(row) for row in X[part]} for part in splits[0])
+    assert rows <= train
+    assert not rows & (test - train)
