@@ -235,7 +235,7 @@ def test_every_peer_has_an_entry_whatever_the_others_do(tmp_path, monkeypatch):
     assert found["fits"]["fit"]["log_density"] == -1.5
     assert found["fits"]["farrier"]["note"] == "ours"
     assert "sorry" in found["fits"]["bad"]["error"]
-    assert [done for done, _ in told] == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert [done for done, _ in told] == [*range(9)]
     assert written[3]["steps"] == found["steps"]
     assert written[-1] == found
 

@@ -1,5 +1,7 @@
-"""A whole fit by farrier with its default settings, as the peers are asked for it."""
+"""A whole fit by farrier, as the peers are asked for it: its defaults, or refined."""
 
+import sys
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,9 +30,13 @@ class Fitted:
 
 
 def fit(x_train: np.ndarray, y_train: np.ndarray, x_test: np.ndarray) -> Fitted:
-    """The default fit."""
-    model = HorseshoeRegressor(random_state=0).fit(x_train, y_train)
+    """The default fit, and sampling after it where that is asked for."""
+    warnings.simplefilter("ignore")
+    model = HorseshoeRegressor(random_state=0, refine=REFINE)
+    model.fit(x_train, y_train)
     return Fitted(model, x_test, model.predict(x_test))
 
 
-score_fit(fit, packages=("farrier", "jax", "numpy"), note="its defaults")
+REFINE = sys.argv[2] or None
+NOTE = f'refine="{REFINE}"' if REFINE else "its defaults"
+score_fit(fit, packages=("farrier", "jax", "numpy"), note=NOTE)

@@ -75,6 +75,8 @@ TARGETS = {
     ("load and predict", "load_s"): 2.0,
     ("load and predict", "predict_s"): 2.0,
     ("memory", "fit_GB"): 1.5,
+    ("fits to concrete", "default_s"): 20.0,
+    ("fits to concrete", "refined_s"): 60.0,
 }
 
 
@@ -420,6 +422,30 @@ def load_and_predict() -> dict[str, float]:
         }
 
 
+def concrete(data: Path) -> dict[str, float]:
+    """Seconds of a fit to one split of concrete, each in a new process.
+
+    Compilation is in it; the import of farrier is not.
+    """
+    program = (
+        "import sys, time, warnings\n"
+        "from pathlib import Path\n"
+        "from farrier import HorseshoeRegressor, datasets\n"
+        "warnings.simplefilter('ignore')\n"
+        "X, y, splits = datasets.uci('concrete', Path(sys.argv[1]))\n"
+        "rows = splits[0][0]\n"
+        "refine = sys.argv[2] or None\n"
+        "model = HorseshoeRegressor((50,), random_state=0, refine=refine)\n"
+        "began = time.perf_counter()\n"
+        "model.fit(X[rows], y[rows])\n"
+        "print(time.perf_counter() - began)\n"
+    )
+    return {
+        "default_s": printed(program, str(data), ""),
+        "refined_s": printed(program, str(data), "nuts"),
+    }
+
+
 def memory(data: Path) -> dict[str, float]:
     """Peak resident size of one pass over covtype, against the size of the table."""
     program = (
@@ -496,6 +522,7 @@ def parts(data: Path) -> dict[str, Callable[[], dict[str, float]]]:
         "start-up": start_up,
         "compile": compile_time,
         "load and predict": load_and_predict,
+        "fits to concrete": partial(concrete, data),
         "memory": partial(memory, data),
         "shrinking": partial(shrinking, data),
     }

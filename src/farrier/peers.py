@@ -43,6 +43,7 @@ STEP_SHAPES = ("8-50-1", "784-400-400-10")
 TRAINING_PEER = "uq360"
 FIT_PEERS = ("bde", "ngboost", "sklearn_gp")
 FIT_DATA, FIT_SPLIT = "concrete", 0
+OURS = {"farrier": "", "farrier_refined": "nuts"}  # our own fits, and their `refine`
 # Seconds that one process may take.
 INSTALL_SECONDS, STEPS_SECONDS, FIT_SECONDS = 1_800, 600, 1_800
 ERROR_LINES = 5  # of what a process said last
@@ -56,6 +57,7 @@ TRAININGS = {  # name: shape, and what trains ours: seconds, and steps in all
 
 BESIDE = {  # for the README: name, kind of model, what becomes of its nodes
     "farrier": ("farrier", "horseshoe network, variational", "switched off, removed"),
+    "farrier_refined": ("farrier, refined", "the same, then sampled", "most stay"),
     "uq360": ("UQ360", "horseshoe network, variational", "shrunk"),
     "bayesian_torch": ("bayesian-torch", "Gaussian network, variational", "all stay"),
     "numpyro_svi": ("NumPyro, SVI", "the model that you write", "as you write it"),
@@ -116,7 +118,7 @@ def tasks(only: Sequence[str] = ()) -> list[tuple[str, str, str]]:
     """Kind of figures, peer, and what it does; those whose names hold one of these."""
     every = [("steps", name, shape) for shape in STEP_SHAPES for name in STEP_PEERS]
     every += [("trainings", TRAINING_PEER, title) for title in TRAININGS]
-    every += [("fits", name, FIT_DATA) for name in ("farrier", *FIT_PEERS)]
+    every += [("fits", name, FIT_DATA) for name in (*OURS, *FIT_PEERS)]
     return [
         task
         for task in every
@@ -219,13 +221,14 @@ def digit_steps(data: Path) -> tuple[float, int]:
 
 def fit_figures(peer: Path, home: Path, split: Path, data: Path) -> dict[str, Any]:
     """Seconds and scores of a whole fit; farrier's own runs in this environment."""
-    own = peer.name == "farrier"
+    own = peer.name in OURS
     load = os.getloadavg()[0]
     try:
         write_split(split, data)
         python = Path(sys.executable) if own else environment(peer, home)
         script = peer.parent / "ours.py" if own else peer / "peer.py"
-        answer = answer_of(python, script, [str(split)], FIT_SECONDS, FIT_KEYS)
+        arguments = [str(split), *([OURS[peer.name]] if own else [])]
+        answer = answer_of(python, script, arguments, FIT_SECONDS, FIT_KEYS)
     except PeerError as error:
         return {"error": str(error)}
     return answer | {"load": load}

@@ -38,7 +38,8 @@ def bench(
         names = ", ".join(repr(name) for name in parts)
         raise typer.BadParameter(f"No part holds {only}. There are {names}.")
     if not data.is_dir():
-        for name in [name for name in ("memory", "shrinking") if name in chosen]:
+        needs = ("fits to concrete", "memory", "shrinking")
+        for name in [name for name in needs if name in chosen]:
             del chosen[name]
             typer.echo(f"Without {name!r}: no data sets in {str(data)!r}.", err=True)
     with progress("bench", len(chosen)) as report:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, ClassVar
 
 import blackjax
@@ -85,9 +86,10 @@ class Nuts:
     def __post_init__(self) -> None:
         least = {"candidates": 1, "chains": 1, "warm_up": 150, "draws": 4, "kept": 2}
         for field, value in (least | {"depth": 1}).items():
-            if getattr(self, field) < value:
+            found = getattr(self, field)
+            if not isinstance(found, Integral) or found < value:
                 raise ValueError(
-                    f"`{field}` must be at least {value}, got {getattr(self, field)}."
+                    f"`{field}` must be a whole number from {value}, got {found!r}."
                 )
 
     @property
