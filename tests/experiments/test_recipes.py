@@ -157,13 +157,9 @@ def test_rows_set_apart_are_training_rows(shared_data, tmp_path, monkeypatch):
     seen = []
 
     class Recorder(choose.HorseshoeRegressor):
-        def fit(self, X, y):
+        def _checked_xy(self, X, y, *, reset):
             seen.append(X)
-            return super().fit(X, y)
-
-        def log_density(self, X, y):
-            seen.append(X)
-            return super().log_density(X, y)
+            return super()._checked_xy(X, y, reset=reset)
 
     monkeypatch.setattr(choose, "HorseshoeRegressor", Recorder)
     work = choose.Work(tmp_path, lambda share, text: None)
