@@ -205,6 +205,7 @@ def test_probabilities_are_the_mean_softmax_of_drawn_networks(getkey, monkeypatc
     network = network_of(Categorical().build(3, rows=10.0), key=getkey())
     x, key = generator_of(getkey()).standard_normal((40, D_IN)), getkey()
     monkeypatch.setattr(predict, "CHUNK_VALUES", 1)
+    monkeypatch.setattr(predict, "LEAST_CHUNK", 16)
     p = by_chunks(predict.probabilities, network, (x,), 40, key=key)
     f = np.asarray(drawn_outputs(network, jnp.asarray(x), 40, key=key))
     np.testing.assert_allclose(p, special.softmax(f, axis=2).mean(0), rtol=1e-9)
@@ -240,7 +241,8 @@ def test_predictions_do_not_depend_on_chunks_order_or_other_rows(getkey, monkeyp
         return by_chunks(everything, network, rows, noise_sd, key=key)
 
     whole = predicted(np.arange(70))
-    monkeypatch.setattr(predict, "CHUNK_VALUES", 1)  # 16 rows, the fewest at once
+    monkeypatch.setattr(predict, "CHUNK_VALUES", 1)
+    monkeypatch.setattr(predict, "LEAST_CHUNK", 16)
     order = generator.permutation(70)
     for chosen in (np.arange(70), order, order[:33], order[:1]):
         for ours, theirs in zip(predicted(chosen), whole, strict=True):
@@ -259,6 +261,7 @@ def test_chunks_are_bounded_and_hold_each_row_once(getkey, monkeypatch, rows):
 
     monkeypatch.setattr(predict, "_compiled", compiled)
     monkeypatch.setattr(predict, "CHUNK_VALUES", 300 * DRAWS_AT_ONCE * 4)
+    monkeypatch.setattr(predict, "LEAST_CHUNK", 16)
     x = np.repeat(np.arange(rows, dtype=float)[:, None], D_IN, axis=1)
     result = by_chunks(predict.probabilities, network, (x,), key=getkey())
     np.testing.assert_array_equal(result, np.arange(rows))

@@ -29,9 +29,9 @@ from ..core.random import normals
 from ..model.drawn import AnyNetwork, DrawKey, DrawnNetwork
 from ..model.likelihoods import GaussianLikelihood
 
-CHUNK_VALUES = 2**22  # draws at once x rows x widest layer
+CHUNK_VALUES = 2**19  # draws at once x rows x widest layer: what a cache holds ...
+LEAST_CHUNK = 512  # ... but no fewer rows: a chunk has a cost of its own
 DRAWS_AT_ONCE = 8
-BISECTIONS = 48
 
 
 class Mixture(eqx.Module):
@@ -81,7 +81,8 @@ class Mixture(eqx.Module):
             under = norm.cdf(middle[None], self.loc, sd).mean(0) < level
             return jnp.where(under, middle, low), jnp.where(under, high, middle)
 
-        low, high = lax.fori_loop(0, BISECTIONS, halve, (low, high))
+        halvings = jnp.finfo(low.dtype).nmant + 2  # more would move nothing
+        low, high = lax.fori_loop(0, halvings, halve, (low, high))
         return 0.5 * (low + high)
 
 
@@ -251,7 +252,7 @@ def by_chunks(
     """
     total = len(rows[0])
     widest = max((*network.widths, rows[0].shape[1], network.likelihood.d_out))
-    most = max(16, CHUNK_VALUES // (DRAWS_AT_ONCE * widest))
+    most = max(LEAST_CHUNK, CHUNK_VALUES // (DRAWS_AT_ONCE * widest))
     size = min(2 ** int(math.log2(most)), max(16, 2 ** (total - 1).bit_length()))
     parts = []
     for first in range(0, total, size):
