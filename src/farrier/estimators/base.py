@@ -725,7 +725,9 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         model._compaction = Compaction(compacted, keep, **header["compaction"])
         if done:
             model.compaction_ = model._compaction
-        names = model._build(1, tuple(1 for _ in layers), 1.0).term_names()
+        ones = tuple(1 for _ in layers)
+        form = eqx.filter_eval_shape(lambda: model._build(1, ones, 1.0))
+        names = form.term_names()
         model.history_ = read_history(names, arrays, header["history"])
         if sampled:
             model.sampling_ = Sampling(**header["sampling"])
