@@ -85,12 +85,11 @@ def fit(config: Config, data: Path, name: str, candidate: str, work: Work) -> li
         row |= {
             "log_density": float(model.log_density(X[held], y[held]).mean()),
             "rmse": rmse(model.predict(X[held]), y[held]),
-            "nodes_on": model.widths_[0],
             "seconds": model.history_.seconds,
         }
         if hasattr(model, "sampling_"):
             row["r_hat"] = model.sampling_.r_hat
-            row["seconds"] += model.sampling_.seconds
+            row["seconds"] = model.sampling_.seconds
         rows.append(row)
     return rows
 
@@ -131,7 +130,7 @@ def winner(rows: list[Row]) -> str:
 def table(rows: list[Row]) -> str:
     """Each candidate on each set."""
     columns = ["set", "candidate", "splits", "gain ± SE (nats a row)", "RMSE"]
-    columns += ["nodes on", "R-hat", "s"]
+    columns += ["R-hat", "training, or sampling after it (s)"]
     lines = []
     for name in dict.fromkeys(row["set"] for row in rows):
         for candidate in dict.fromkeys(row["candidate"] for row in rows):
@@ -147,7 +146,6 @@ def table(rows: list[Row]) -> str:
                     len(found),
                     f"{middle:+.3f} ± {error / 2:.3f}",
                     f"{mean(found, 'rmse'):.3g}",
-                    f"{mean(found, 'nodes_on'):.1f}",
                     r_hat,
                     f"{mean(found, 'seconds'):.0f}",
                 ]
