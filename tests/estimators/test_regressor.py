@@ -22,6 +22,7 @@ from farrier import (
     Horseshoe,
     HorseshoeRegressor,
     Node,
+    Nuts,
     TrainingWarning,
     load,
     persist,
@@ -130,6 +131,7 @@ def test_settings_go_round():
         "batch_size": 7,
         "max_iter": 9,
         "averaging": 0.9,
+        "refine": Nuts(chains=3),
         "early_stopping": False,
         "tol": 0.1,
         "standardise": False,
@@ -583,5 +585,6 @@ def test_a_compacted_network_of_low_rank_is_read_as_such(fitted, monkeypatch):
     keep = (np.arange(8) < 3,)
     small = drop(model._build(2, (8,), 1.0), keep)
     assert small.output.weights.factor.shape == (1, 4, 4)
-    again = model._read_network(keep, "small", persist.flatten(small, "small"))
+    arrays = persist.flatten(small, "small")
+    again = model._read_network(keep, "small", arrays, sampled=False)
     assert eqx.tree_equal(again, small)

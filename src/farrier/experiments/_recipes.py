@@ -27,7 +27,7 @@ from ._harness import (
     verdict,
     where,
 )
-from .uci import LARGE, mean, rmse
+from .uci import LARGE, files_of, mean, rmse
 
 BLOCK = 5  # splits in one part
 MANY_ROWS = 2_000  # tables from which chains are short
@@ -81,11 +81,7 @@ def settings_of(config: Config, part: str) -> dict[str, Any]:
 
 def data_files(config: Config) -> tuple[str, ...]:
     """The tables and their splits."""
-    files: list[str] = []
-    for name in config.sets:
-        year = name == "year"
-        files += [datasets.YEAR_FILE] if year else datasets.uci_files(name)
-    return tuple(files)
+    return files_of(config.sets)
 
 
 def fit(config: Config, data: Path, name: str, numbers: range, work: Work) -> list[Row]:

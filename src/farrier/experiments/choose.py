@@ -19,7 +19,7 @@ from ..estimators import HorseshoeRegressor
 from ..infer.refine import Nuts
 from ..plots import Figure, legend_below, new_figure
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
-from .uci import mean, rmse
+from .uci import files_of, mean, rmse
 
 HOURS = "about 30 minutes on 2 cores"
 HELD_OUT = 0.1
@@ -63,7 +63,7 @@ def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
 
 def data_files(config: Config) -> tuple[str, ...]:
     """The tables and their splits."""
-    return tuple(file for name in config.sets for file in datasets.uci_files(name))
+    return files_of(config.sets)
 
 
 def fit(config: Config, data: Path, name: str, candidate: str, work: Work) -> list[Row]:
@@ -184,7 +184,7 @@ def render(rows: list[Row]) -> dict[str, Figure]:
     ax = axes[0, 0]
     found = [c for c, of_sets in gains(rows).items() if of_sets and c != PLAIN]
     names = list(dict.fromkeys(row["set"] for row in rows))
-    shifts = np.linspace(-0.2, 0.2, len(found)) if len(found) > 1 else [0.0]
+    shifts = np.linspace(-0.2, 0.2, len(found)) if len(found) != 1 else [0.0]
     for shift, candidate in zip(shifts, found, strict=True):
         for place, name in enumerate(names):
             middle, error = mean_and_error(gain(rows, name, candidate))

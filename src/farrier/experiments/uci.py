@@ -125,8 +125,13 @@ def settings_of(config: Config, part: str) -> dict[str, Any]:
 
 def data_files(config: Config) -> tuple[str, ...]:
     """The tables and their splits."""
+    return files_of(config.sets)
+
+
+def files_of(sets: Iterable[str]) -> tuple[str, ...]:
+    """The tables of some sets, and their splits."""
     files: list[str] = []
-    for name in config.sets:
+    for name in sets:
         year = name == "year"
         files += [datasets.YEAR_FILE] if year else datasets.uci_files(name)
     return tuple(files)
