@@ -70,7 +70,7 @@ def test_a_run_that_fills_a_cache_has_the_bits_of_its_own_training(alone, monkey
 
 
 def test_groups_hold_runs_of_one_form_and_use_every_core(monkeypatch):
-    monkeypatch.setattr(parallel, "_cores", lambda: 2)
+    monkeypatch.setattr(parallel, "cores", lambda: 2)
     jobs = [job_of(seed, width=3 + seed % 2) for seed in range(8)]
     groups = parallel._groups(jobs)
     assert sorted(index for group in groups for index in group) == list(range(8))
@@ -78,7 +78,7 @@ def test_groups_hold_runs_of_one_form_and_use_every_core(monkeypatch):
         assert len({index % 2 for index in group}) == 1
         assert len(group) == 2  # four of a form, on two cores
     # A batch of ROWS rows rounded up, times the nodes, fits twice.
-    monkeypatch.setattr(parallel, "_cores", lambda: 1)
+    monkeypatch.setattr(parallel, "cores", lambda: 1)
     size = jobs[0].data.batch_size
     monkeypatch.setattr(parallel, "GROUP_SIZE", 2 * 3 * size)
     assert sorted(map(len, parallel._groups(jobs))) == [1, 1, 1, 1, 2, 2]
@@ -88,7 +88,7 @@ def test_groups_hold_runs_of_one_form_and_use_every_core(monkeypatch):
 
 
 def test_runs_that_fill_all_cores_go_one_after_the_other(monkeypatch):
-    monkeypatch.setattr(parallel, "_cores", lambda: 2)
+    monkeypatch.setattr(parallel, "cores", lambda: 2)
     jobs = [job_of(seed) for seed in range(2)]
     assert parallel._workers(jobs) == 2
     monkeypatch.setattr(parallel, "FILLS", 3 * jobs[0].data.batch_size)
@@ -97,7 +97,7 @@ def test_runs_that_fill_all_cores_go_one_after_the_other(monkeypatch):
 
 def test_runs_that_shuffle_many_rows_go_alone(monkeypatch):
     """In a group they would sort all of them at each step."""
-    monkeypatch.setattr(parallel, "_cores", lambda: 1)
+    monkeypatch.setattr(parallel, "cores", lambda: 1)
     x = np.random.default_rng(0).standard_normal((3_000, 2))
 
     def groups_of(rows, batch_size):

@@ -109,7 +109,8 @@ def _interrupted(run: Run) -> Run:
     return replace(run, history=replace(run.history, status=Status.INTERRUPTED))
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -122,7 +123,7 @@ def _activations(job: Job) -> int:
 
 def _workers(jobs: Sequence[Job]) -> int:
     """Threads: one where a step fills all cores by itself, else one for each core."""
-    return 1 if any(_activations(job) >= FILLS for job in jobs) else _cores()
+    return 1 if any(_activations(job) >= FILLS for job in jobs) else cores()
 
 
 def _groups(jobs: Sequence[Job]) -> list[list[int]]:
@@ -137,7 +138,7 @@ def _groups(jobs: Sequence[Job]) -> list[list[int]]:
         size = size if first.shrink is None else 1  # its shape is its own
         size = size if first.data.shuffled <= MOST_SHUFFLED else 1
         # Not so large that a core has nothing to do.
-        size = min(size, -(-len(members) // _cores()))
+        size = min(size, -(-len(members) // cores()))
         groups += [members[i : i + size] for i in range(0, len(members), size)]
     return groups
 

@@ -13,7 +13,6 @@ inference has made the network small, and chains begin at draws of its posterior
 chains run the same compiled program, one on each core, a few iterations at a time.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -41,7 +40,8 @@ from ..model.drawn import DrawnNetwork
 from ..model.layers import Layer
 from ..model.likelihoods import GaussianLikelihood
 from ..model.network import ACTIVATIONS, Network, SampledNetwork
-from .compact import Nodes, activations, drop, is_normal, silence
+from .compact import FOLD_ROWS, Nodes, activations, drop, is_normal, silence
+from .parallel import cores
 from .train import COMPILER_OPTIONS, Data, adam, round_up
 
 CHUNK = 25  # iterations of a chain between two looks at the clock
@@ -49,7 +49,6 @@ FIRST_WINDOW = 50  # iterations after which masses are first set, and last left 
 FIRST_STEP = 0.01
 ASCENT, ASCENT_RATE = 1_000, 0.02  # steps of Adam before a chain begins, and their rate
 ACCEPTANCE = 0.8
-FOLD_ROWS = 1_000
 FOLD_DRAWS = 100
 WATCHED_ROWS = 100  # rows on which the mixing of predictions is judged
 
@@ -155,7 +154,7 @@ class Target(eqx.Module):
 
     def log_density(self, point: Point) -> Float[Array, ""]:
         """ln p(y | theta) + ln p(theta) (H1)."""
-        layers = all_layers(self.network)
+        layers = self.network.named_layers().values()
         # Rows are the last axis, as in training: loops over them are long.
         a = self.x.T
         total = jnp.zeros(())
@@ -169,7 +168,7 @@ class Target(eqx.Module):
 
     def sampled(self, point: Point) -> SampledNetwork:
         """The network of one draw."""
-        pairs = zip(all_layers(self.network), point, strict=True)
+        pairs = zip(self.network.named_layers().values(), point, strict=True)
         weights = [multiplied(layer, each) for layer, each in pairs]
         kernels = tuple(kernel.T for kernel, _ in weights)
         biases = tuple(bias for _, bias in weights)
@@ -177,7 +176,7 @@ class Target(eqx.Module):
 
     def unravel(self) -> Callable[[Float[Array, " unknowns"]], Point]:
         """What makes a point of a flat vector of its numbers."""
-        layers = all_layers(self.network)
+        layers = self.network.named_layers().values()
         zeros = tuple(
             LayerPoint(
                 jnp.zeros((layer.weights.nodes, layer.weights.fan_in - 1)),
@@ -187,11 +186,6 @@ class Target(eqx.Module):
             for layer in layers
         )
         return ravel_pytree(zeros)[1]
-
-
-def all_layers(network: Network) -> tuple[Layer, ...]:
-    """The hidden layers and the output."""
-    return (*network.layers, network.output)
 
 
 def multiplied(
@@ -222,7 +216,7 @@ def log_prior_of(layer: Layer, point: LayerPoint) -> Float[Array, ""]:
 def start_of(network: Network, *, key: PRNGKeyArray) -> Point:
     """One draw of the variational posterior, where a chain may begin."""
     points = []
-    for number, layer in enumerate(all_layers(network)):
+    for number, layer in enumerate(network.named_layers().values()):
         key_weights, *keys = jr.split(jr.fold_in(key, number), 1 + len(layer.scales))
         log_scales = {
             name: scale.q.loc + scale.q.scale * jr.normal(k, scale.q.loc.shape)
@@ -477,7 +471,7 @@ def _iterations(
                 chain = jax.tree.map(np.asarray, _new_masses(chain))
             return chain, trace
 
-    with ThreadPoolExecutor(min(len(chains), os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(len(chains), cores())) as pool:
         for done in range(CHUNK, method.iterations + 1, CHUNK):
             try:
                 # The first chunk compiles the program: once, not in each thread.
