@@ -71,6 +71,7 @@ ORDER = {
     "model": ("likelihoods", "layers", "network", "drawn"),
     "infer": (
         "train",
+        "stream",
         "parallel",
         "predict",
         "freeze",

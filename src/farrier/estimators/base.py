@@ -299,6 +299,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         method = self._checked_refine()
         ended = (Status.CONVERGED, Status.BUDGET)
         if method is not None and self.history_.status in ended:
+            assert isinstance(job.data, Data)
             self._sample(job.data, method, callback)
         return self
 

@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -141,6 +141,23 @@ class Data(eqx.Module):
     def batches(self) -> Int[Array, ""]:
         """Steps in one pass over the rows."""
         return -(-self.rows // self.batch_size)
+
+    def some(self, count: int) -> Float[Array, "count d_in"]:
+        """Inputs of so many rows, spread evenly over all."""
+        return self.x[np.linspace(0, int(self.rows) - 1, count).astype(int)]
+
+    def advance(
+        self,
+        state: "TrainState",
+        schedule: "Schedule",
+        steps_per_record: int,
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple["TrainState", Float[Array, "records terms"]]:
+        """The state after one more chunk of steps, and its records."""
+        return run_chunk(
+            state, self, schedule, steps_per_record, RECORDS_PER_CHUNK, key=key
+        )
 
 
 def round_up(rows: int) -> int:
@@ -322,12 +339,14 @@ def chunk(
     """
     arrays, static = eqx.partition(state, eqx.is_array)
     n_terms = len(state.network.term_names())
+    total = data.rows.astype(data.weight.dtype)
 
     def one_step(carry, _):
         arrays, order, sums = carry
         now = eqx.combine(arrays, static)
         order = next_order(order, data, now.step, key=key)
-        new, terms = _step(now, data, order, schedule, key=key)
+        rows = batch(data, order, now.step)
+        new, terms = step_on(now, rows, total, schedule, key=key)
         return (eqx.filter(new, eqx.is_array), order, sums + terms), None
 
     def guarded(carry, _):
@@ -353,10 +372,10 @@ def compiled(function: Function) -> Function:
 run_chunk = compiled(chunk)
 
 
-def _step(
+def step_on(
     state: TrainState,
-    data: Data,
-    order: Int[Array, " slots"],
+    rows: tuple[Array, Array, Array],
+    total: Float[Array, ""],
     schedule: Schedule,
     *,
     key: PRNGKeyArray,
@@ -364,18 +383,25 @@ def _step(
     """One step of the optimiser; one that is not finite is counted and changes nothing.
 
     Returned with the terms of the bound and a last entry of 1, or zeros for a bad step.
+
+    Parameters
+    ----------
+    rows
+        Inputs, targets, and how many rows of the data set each stands for.
+    total
+        Rows of the data set.
     """
-    x, y, weight = batch(data, order, state.step)
+    x, y, weight = rows
     params, fixed = eqx.partition(state.network, eqx.is_inexact_array)
     names = state.network.term_names()
 
     def loss(params):
         network = eqx.combine(params, fixed)
         bound = network.bound(x, y, weight, key=fold_in(key, state.step))
-        rows = data.rows.astype(weight.dtype)
         kl_weight = schedule.kl_weight_at(state.step)
         terms = bound.terms()
-        return -bound.weighted(kl_weight) / rows, jnp.stack([terms[n] for n in names])
+        loss = -bound.weighted(kl_weight) / total
+        return loss, jnp.stack([terms[n] for n in names])
 
     (_, terms), grads = jax.value_and_grad(loss, has_aux=True)(params)
 
@@ -510,12 +536,52 @@ class Run:
         return cls(TrainState.create(network, config), schedule, history)
 
 
+@runtime_checkable
+class Rows(Protocol):
+    """The rows of a data set, wherever they are."""
+
+    @property
+    def batch_size(self) -> int:
+        """How many stand in one step."""
+        ...
+
+    @property
+    def rows(self) -> Any:
+        """How many there are."""
+        ...
+
+    @property
+    def shuffled(self) -> int:
+        """How many are shuffled for a pass."""
+        ...
+
+    @property
+    def batches(self) -> Any:
+        """Steps in one pass over them."""
+        ...
+
+    def some(self, count: int) -> Float[Array, "count d_in"]:
+        """Inputs of so many rows, spread evenly over all."""
+        ...
+
+    def advance(
+        self,
+        state: TrainState,
+        schedule: Schedule,
+        steps_per_record: int,
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple[TrainState, Float[Array, "records terms"]]:
+        """The state after one more chunk of steps, and its records."""
+        ...
+
+
 @dataclass
 class Job:
     """A run and all that it is trained with."""
 
     run: Run
-    data: Data
+    data: Rows
     config: TrainConfig
     key: PRNGKeyArray
     shrink: Callable[["Job", Run], Run] | None = None  # called between chunks
@@ -536,13 +602,8 @@ def train(job: Job, after_chunk: Callable[[Run], None] = lambda run: None) -> Ru
     try:
         while run.history.status is Status.RUNNING:
             began = time.monotonic()
-            state, means = run_chunk(
-                run.state,
-                job.data,
-                run.schedule,
-                job.steps_per_record,
-                RECORDS_PER_CHUNK,
-                key=job.key,
+            state, means = job.data.advance(
+                run.state, run.schedule, job.steps_per_record, key=job.key
             )
             run = advanced(job, run, state, np.asarray(means, float))
             if job.shrink is not None and run.history.status is Status.RUNNING:

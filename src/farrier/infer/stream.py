@@ -1,0 +1,344 @@
+"""Training from rows that are not on the device: batch after batch, read ahead.
+
+The rows are cut into lanes: lane l of L has the rows from l N / L to (l + 1) N / L, and
+gives 1 / L of each batch. In each pass a lane takes its pieces (row groups of a file)
+in an order of its own, a few at a time, and shuffles their rows. The batch of a step
+depends on the key and on the step alone: a run goes on in the middle of a pass, and any
+number of processes, each with its share of the lanes, sees the same batches.
+"""
+
+import bisect
+import itertools
+import math
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from .train import (
+    RECORDS_PER_CHUNK,
+    Schedule,
+    TrainState,
+    compiled,
+    step_on,
+)
+
+LANES = 8
+BUFFER_ROWS = 2**16  # of each lane, shuffled together; at least a piece
+BLOCK_VALUES = 2**22  # inputs that go to the device at once
+PLACES = 16  # from which a few rows are taken
+AHEAD = 2  # blocks that are read while the device is at work
+
+Part: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]  # inputs, targets, weights
+
+
+Pieces: TypeAlias = list[tuple[int, int]]  # first rows, and those after the last
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Rows that can be read piece by piece, in the units of the network."""
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        ...
+
+    @property
+    def pieces(self) -> Sequence[int]:
+        """Numbers of the first rows of the pieces that are best read whole."""
+        ...
+
+    def read(self, first: int, last: int) -> Part:
+        """The rows from `first` to before `last`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Held:
+    """A source in memory, or mapped into it."""
+
+    x: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+    piece: int = 2**14
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return len(self.x)
+
+    @property
+    def pieces(self) -> Sequence[int]:
+        """Equal ones."""
+        return range(0, self.rows, self.piece)
+
+    def read(self, first: int, last: int) -> Part:
+        """The rows from `first` to before `last`."""
+        part = slice(first, last)
+        return self.x[part], self.y[part], self.weight[part]
+
+
+class Block(eqx.Module):
+    """Batches of a few steps, on the device."""
+
+    x: Float[Array, "steps batch d_in"]
+    y: Float[Array, "steps batch targets"] | Int[Array, "steps batch"]
+    weight: Float[Array, "steps batch"]  # rows of the data set that each stands for
+
+
+@dataclass
+class Lane:
+    """Rows from `first` to before `last` of a source, in the order of each pass."""
+
+    source: Source
+    first: int
+    last: int
+    seed: tuple[int, ...]  # of its orders
+    _plan: tuple[int, list[Pieces]] = (-1, [])  # of one pass
+    _held: tuple[Pieces, Part] | None = None
+
+    def take(self, epoch: int, first: int, count: int) -> Part:
+        """So many rows of a pass from its row `first` on; fewer at its end."""
+        parts = [self.source.read(self.first, self.first)]
+        begin = 0
+        for buffer in self._buffers(epoch):
+            end = begin + sum(high - low for low, high in buffer)
+            low, high = max(begin, first) - begin, min(end, first + count) - begin
+            if low < high:
+                rows = self._shuffled(buffer, epoch, begin)
+                x, y, weight = (values[low:high] for values in rows)
+                parts.append((x, y, weight))
+            begin = end
+        x, y, weight = (np.concatenate(values) for values in zip(*parts, strict=True))
+        return x, y, weight
+
+    def _buffers(self, epoch: int) -> list[Pieces]:
+        """The pieces of this lane in the order of a pass, a few together."""
+        if self._plan[0] != epoch:
+            starts = self.source.pieces
+            low = bisect.bisect_right(starts, self.first)
+            inner = starts[low : bisect.bisect_left(starts, self.last)]
+            cuts = [self.first, *inner, self.last]
+            pieces = [*itertools.pairwise(cuts)]
+            order = np.random.default_rng((*self.seed, epoch)).permutation(len(pieces))
+            self._plan = (epoch, _buffered([pieces[i] for i in order]))
+        return self._plan[1]
+
+    def _shuffled(self, buffer: Pieces, epoch: int, begin: int) -> Part:
+        """The rows of a buffer; the last one is kept."""
+        if self._held is None or self._held[0] is not buffer:
+            self._held = None  # before the next is read: memory holds one
+            read = [self.source.read(low, high) for low, high in buffer]
+            seed = (*self.seed, epoch, begin + 1)
+            order = np.random.default_rng(seed).permutation(
+                sum(len(p[0]) for p in read)
+            )
+            x, y, weight = (np.concatenate(v)[order] for v in zip(*read, strict=True))
+            self._held = buffer, (x, y, weight)
+        return self._held[1]
+
+
+def _buffered(pieces: Pieces) -> list[Pieces]:
+    """Pieces in groups of about `BUFFER_ROWS` rows."""
+    buffers, size = [], math.inf
+    for low, high in pieces:
+        if size >= BUFFER_ROWS:
+            buffers.append([])
+            size = 0
+        buffers[-1].append((low, high))
+        size += high - low
+    return buffers
+
+
+class Stream:
+    """The rows of a source, as `train` asks for them.
+
+    Parameters
+    ----------
+    key
+        Of the orders in which rows come.
+    lanes
+        Numbers of the lanes that are read here; all, unless other processes read some.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        batch_size: int,
+        key: PRNGKeyArray,
+        lanes: Sequence[int] = range(LANES),
+    ) -> None:
+        self.rows = source.rows
+        self.share = max(1, batch_size // LANES)  # rows that a lane gives to a batch
+        self.batch_size = LANES * self.share
+        self._source = source
+        words = [int(word) for word in np.asarray(jr.key_data(key))]
+        cuts = [number * self.rows // LANES for number in range(LANES + 1)]
+        self._longest = max(b - a for a, b in itertools.pairwise(cuts))
+        self._lanes = [
+            Lane(source, cuts[number], cuts[number + 1], (*words, number))
+            for number in lanes
+        ]
+        self._reader: Iterator[tuple[int, Part]] = iter(())
+        self._begins: int | None = None  # the step at which its next block begins
+
+    @property
+    def shuffled(self) -> int:
+        """Rows that are shuffled for a pass: all."""
+        return self.rows
+
+    @property
+    def batches(self) -> int:
+        """Steps in one pass over the rows."""
+        return -(-self._longest // self.share)
+
+    def some(self, count: int) -> Float[Array, "count d_in"]:
+        """Inputs of so many rows, from places spread evenly over all."""
+        places = np.linspace(0, self.rows, PLACES, endpoint=False).astype(int).tolist()
+        each = -(-count // PLACES)
+        read = [self._source.read(p, min(p + each, self.rows))[0] for p in places]
+        return jnp.asarray(np.concatenate(read)[:count], float)
+
+    def advance(
+        self,
+        state: TrainState,
+        schedule: Schedule,
+        steps_per_record: int,
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple[TrainState, Float[Array, "records terms"]]:
+        """The state after one more chunk of steps, and its records."""
+        step, end = int(state.step), int(schedule.end)
+        total = jnp.asarray(self.rows, float)
+        records = []
+        for _ in range(RECORDS_PER_CHUNK):
+            sums = jnp.zeros(len(state.network.term_names()) + 1)
+            last = step + steps_per_record
+            while step < min(last, end):
+                block = self._next(step, steps_per_record)
+                step = min(step + len(block.weight), last)
+                stop = jnp.asarray(min(step, end), jnp.int32)
+                state, sums = run_block(
+                    state, sums, block, total, schedule, stop, key=key
+                )
+            records.append(sums[:-1] / sums[-1])  # NaN where no step was finite
+        return state, jnp.stack(records)
+
+    def _next(self, step: int, steps_per_record: int) -> Block:
+        """The block that begins at a step; those after it are read meanwhile."""
+        if self._begins != step:
+            self._reader = read_ahead(self._blocks(step, steps_per_record))
+        self._begins, part = next(self._reader)
+        return Block(*(jnp.asarray(values) for values in part))
+
+    def _blocks(self, first: int, steps_per_record: int) -> Iterator[tuple[int, Part]]:
+        """From a step on, without end, blocks and the steps at which the next begin."""
+        values = self.batch_size * self._source.read(0, 1)[0].shape[1]
+        parts = -(-steps_per_record * values // BLOCK_VALUES)
+        length = -(-steps_per_record // parts)
+        for record in itertools.count(first, steps_per_record):
+            ends = record + steps_per_record
+            for begin in range(record, ends, length):
+                batches = [self.batch(step) for step in range(begin, begin + length)]
+                x, y, weight = (np.stack(v) for v in zip(*batches, strict=True))
+                yield min(begin + length, ends), (x, y, weight)
+
+    def batch(self, step: int) -> Part:
+        """The rows of a step from the lanes that are read here; weights are as in (T1).
+
+        A lane that has no rows left in a pass gives rows of weight 0.
+        """
+        epoch, place = divmod(step, self.batches)
+        parts = []
+        for lane in self._lanes:
+            x, y, weight = lane.take(epoch, place * self.share, self.share)
+            weight = weight * self.batches
+            parts.append([_padded(v, self.share) for v in (x, y, weight)])
+        x, y, weight = (np.concatenate(values) for values in zip(*parts, strict=True))
+        return x, y, weight
+
+
+def _padded(values: np.ndarray, rows: int) -> np.ndarray:
+    """Values as the device has them, with zeros up to so many rows."""
+    dtype = jnp.result_type(float) if values.dtype.kind == "f" else np.int32
+    padded = np.zeros((rows, *values.shape[1:]), dtype)
+    padded[: len(values)] = values
+    return padded
+
+
+@compiled
+def run_block(
+    state: TrainState,
+    sums: Float[Array, " terms_and_one"],
+    block: Block,
+    total: Float[Array, ""],
+    schedule: Schedule,
+    stop: Int[Array, ""],
+    *,
+    key: PRNGKeyArray,
+) -> tuple[TrainState, Float[Array, " terms_and_one"]]:
+    """The steps of a block that come before `stop`; their terms are added to `sums`."""
+    arrays, static = eqx.partition(state, eqx.is_array)
+
+    def one(carry, batch: Block):
+        def step(carry):
+            arrays, sums = carry
+            rows = batch.x, batch.y, batch.weight
+            now = eqx.combine(arrays, static)
+            new, terms = step_on(now, rows, total, schedule, key=key)
+            return eqx.filter(new, eqx.is_array), sums + terms
+
+        return lax.cond(carry[0].step < stop, step, lambda c: c, carry), None
+
+    (arrays, sums), _ = lax.scan(one, (arrays, sums), block)
+    return eqx.combine(arrays, static), sums
+
+
+Item = TypeVar("Item")
+
+
+def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The same items, made by a thread that is a few of them ahead."""
+    ready: queue.Queue[Item | BaseException] = queue.Queue(AHEAD)
+    stopped = threading.Event()
+
+    def put(item: Item | BaseException) -> None:
+        while not stopped.is_set():
+            try:
+                ready.put(item, timeout=0.1)
+                break
+            except queue.Full:
+                continue
+
+    def work() -> None:
+        try:
+            for item in items:
+                put(item)
+                if stopped.is_set():
+                    return
+        except BaseException as error:  # goes to who waits for the item
+            put(error)
+        else:
+            put(StopIteration())
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        while True:
+            item = ready.get()
+            if isinstance(item, StopIteration):
+                return
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stopped.set()
