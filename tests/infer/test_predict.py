@@ -58,14 +58,14 @@ def mixture_by_hand(key, *, draws=5, rows=3):
     generator = generator_of(key)
     loc = generator.normal(scale=3, size=(draws, rows, TARGETS))
     own_variance = generator.uniform(0.0, 0.5, (draws, rows, TARGETS))
-    noise_sd = generator.uniform(0.1, 1.0, (draws, TARGETS))
+    noise_sd = generator.uniform(0.1, 1.0, (draws, 1, TARGETS))
     return Mixture(jnp.asarray(loc), jnp.asarray(own_variance), jnp.asarray(noise_sd))
 
 
 def parts_of(mix):
     """Means and standard deviations of the parts, worked out by hand."""
     noise_sd, variance = np.asarray(mix.noise_sd), np.asarray(mix.own_variance)
-    return np.asarray(mix.loc), np.sqrt(variance + noise_sd[:, None] ** 2)
+    return np.asarray(mix.loc), np.sqrt(variance + noise_sd**2)
 
 
 # --- the mixture ------------------------------------------------------------------
@@ -116,7 +116,7 @@ def test_density_integrates_to_one(getkey):
     one = mixture_by_hand(getkey(), rows=1)
     y = np.linspace(-25, 25, 5_001)
     rows = lambda leaf: jnp.tile(leaf[..., :1], (1, len(y), 1))
-    mix = Mixture(rows(one.loc), rows(one.own_variance), one.noise_sd[:, :1])
+    mix = Mixture(rows(one.loc), rows(one.own_variance), one.noise_sd[..., :1])
     density = np.exp(mix.log_density(jnp.asarray(y[:, None])))
     np.testing.assert_allclose(np.trapezoid(density, y), 1, rtol=1e-9)
 

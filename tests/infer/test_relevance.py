@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from farrier.core.priors import Horseshoe
-from farrier.infer.compact import GUMBEL_VARIANCE
 from farrier.infer.relevance import _shuffles, input_shares
-from farrier.model.likelihoods import Categorical, GaussianNoise
+from farrier.model.likelihoods import GUMBEL_VARIANCE, Categorical, GaussianNoise
 from farrier.model.network import Network
 
 DRAWS = 40

@@ -59,7 +59,6 @@ from ..model.drawn import AnyNetwork, DrawnNetwork
 from ..model.likelihoods import (
     AbstractLikelihood,
     Categorical,
-    GaussianLikelihood,
     GaussianNoise,
 )
 from ..model.network import ACTIVATIONS, Network
@@ -768,17 +767,8 @@ def _converted(value: Any, convert: Callable) -> Any:
 
 def _with_total(network: Network, likelihood: AbstractLikelihood) -> Network:
     """The network with the shape of q(gamma) that the number of rows asks for (M8)."""
-    before = network.likelihood
-    if not isinstance(before, GaussianLikelihood):
-        return network
-    assert isinstance(likelihood, GaussianLikelihood)
-    old = before.gamma
-    rescaled = dataclasses.replace(
-        likelihood.gamma,
-        log_rate=old.log_rate + jnp.log(likelihood.gamma.fixed_shape / old.fixed_shape),
-    )
     return dataclasses.replace(
-        network, likelihood=dataclasses.replace(likelihood, gamma=rescaled)
+        network, likelihood=network.likelihood.with_rows_of(likelihood)
     )
 
 

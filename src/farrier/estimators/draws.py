@@ -9,7 +9,6 @@ from jaxtyping import PRNGKeyArray
 
 from ..infer.predict import noise_sds
 from ..model.drawn import AnyNetwork, DrawnNetwork
-from ..model.likelihoods import GaussianLikelihood
 
 
 def posterior_draws(
@@ -35,7 +34,7 @@ def posterior_draws(
             loc, sd = np.asarray(scale.q.loc, float), np.asarray(scale.q.scale, float)
             noise = generator.standard_normal((1, draws, *loc.shape))
             found[f"{layer}_{name}"] = np.exp(loc + sd * noise)
-    if isinstance(network.likelihood, GaussianLikelihood):
+    if network.likelihood.targets:
         noise_sd = np.asarray(noise_sds(network, draws, key=key), float)
         found["noise_sd"] = (noise_sd * target_scale)[None]
     return found

@@ -34,7 +34,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ..core.weights import AbstractNormalWeights, NormalLaw
 from ..model.drawn import AnyNetwork, DrawnNetwork
 from ..model.layers import Layer
-from ..model.likelihoods import GaussianLikelihood
+from ..model.likelihoods import AbstractNormalLikelihood
 from ..model.network import Network
 from .predict import noise_sds
 
@@ -64,7 +64,7 @@ class Draws:
         count = self.count or draws
         if isinstance(network, DrawnNetwork):
             return _numpy(_drawn(network, network.draw_keys(count, key=key)))
-        if isinstance(network.likelihood, GaussianLikelihood):
+        if network.likelihood.targets:
             noise_sd = noise_sds(network, count, key=key)
             return _numpy(_regression(network, noise_sd, key=key))
         return _numpy(_classification(network, count, key=key))
@@ -91,7 +91,7 @@ class Moments:
         for index, layer in enumerate(network.layers):
             frozen |= _moment_arrays(layer, f"hidden.{index}")
         frozen |= _moment_arrays(network.output, "output")
-        if isinstance(network.likelihood, GaussianLikelihood):
+        if isinstance(network.likelihood, AbstractNormalLikelihood):
             gamma = network.likelihood.gamma
             # E[1 / gamma] of a Gamma law, which q(gamma) has for any number of rows.
             frozen["noise"] = jnp.exp(gamma.log_rate) / (gamma.shape - 1)
@@ -109,7 +109,7 @@ def _drawn(network: DrawnNetwork, chosen: Int[Array, " count"]) -> dict[str, Arr
     arrays = {"output.kernel": kernel, "output.bias": bias}
     for index, pair in enumerate(zip(kernels, biases, strict=True)):
         arrays[f"hidden.{index}.kernel"], arrays[f"hidden.{index}.bias"] = pair
-    if isinstance(network.likelihood, GaussianLikelihood):
+    if network.likelihood.targets:
         arrays["output.kernel_variance"] = jnp.zeros_like(kernel)
         arrays["output.bias_variance"] = network.noise_sd[chosen] ** 2
     return arrays

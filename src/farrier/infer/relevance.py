@@ -19,7 +19,6 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..model.drawn import AnyNetwork, DrawKey
-from ..model.likelihoods import GaussianLikelihood
 from ..model.network import ACTIVATIONS, SampledNetwork
 from .compact import target_noise
 
@@ -72,12 +71,7 @@ def _shares(
     *,
     key: PRNGKeyArray,
 ) -> Float[Array, "draws groups"]:
-    gaussian = isinstance(network.likelihood, GaussianLikelihood)
-    noise = target_noise(network).sum()
-
-    def view(f: Float[Array, "rows d_out"]) -> Float[Array, "rows d_out"]:
-        """Outputs as the target sees them: a softmax sees differences alone."""
-        return f if gaussian else f - f.mean(1, keepdims=True)
+    view = network.likelihood.seen
 
     def one(draw: tuple[DrawKey, Array]) -> Float[Array, " groups"]:
         key_draw, order = draw
@@ -85,7 +79,9 @@ def _shares(
         move = x[order] - x
         kernel, bias = sampled.kernels[0], sampled.biases[0]
         first = x @ kernel + bias[None]
-        f = view(_rest(sampled, first))
+        f = _rest(sampled, first)
+        noise = target_noise(network, f).sum()
+        f = view(f)
         total = f.var(0).sum() + noise
 
         def moved(group: Any) -> Float[Array, ""]:

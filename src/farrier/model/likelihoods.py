@@ -5,16 +5,20 @@ p(y = c) = softmax(f(x))_c                                                      
 """
 
 import abc
+import dataclasses
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..core.families import Conditional, Gamma
+
+GUMBEL_VARIANCE = math.pi**2 / 6
 
 
 class AbstractLikelihood(eqx.Module):
@@ -36,6 +40,42 @@ class AbstractLikelihood(eqx.Module):
         """ln p(y | f) of all rows, its own unknowns integrated out, but a constant."""
 
     @abc.abstractmethod
+    def log_density(
+        self,
+        y: Float[Array, "batch targets"] | Int[Array, " batch"],
+        f: Float[Array, "batch d_out"],
+        precision: Float[Array, " targets"],
+    ) -> Float[Array, " batch"]:
+        """ln p(y | f) of each row, given the precisions of the noise."""
+
+    @abc.abstractmethod
+    def precision_given(
+        self,
+        y: Float[Array, "batch targets"] | Int[Array, " batch"],
+        f: Float[Array, "batch d_out"],
+        weight: Float[Array, " batch"],
+    ) -> Gamma:
+        """The law of the precisions given the outputs (H2)."""
+
+    @abc.abstractmethod
+    def noise_variance(self) -> Float[Array, " targets"]:
+        """1 / E[gamma] of each target."""
+
+    @abc.abstractmethod
+    def seen(self, f: Float[Array, "rows d_out"]) -> Float[Array, "rows d_out"]:
+        """Outputs, or weights into them, without what the target does not see."""
+
+    @abc.abstractmethod
+    def output_noise(
+        self, noise: Float[Array, " targets"], f: Float[Array, "rows d_out"]
+    ) -> Float[Array, " d_out"]:
+        """The variance that the target has by itself, in the units of each output."""
+
+    @abc.abstractmethod
+    def with_rows_of(self, other: Self) -> Self:
+        """The same, for as many rows as the other was built for."""
+
+    @abc.abstractmethod
     def kl(self) -> dict[str, Float[Array, ""]]:
         """Divergences of its own unknowns from their priors, by name."""
 
@@ -49,30 +89,29 @@ class AbstractLikelihood(eqx.Module):
     def d_out(self) -> int:
         """Number of outputs it needs from the network."""
 
+    @property
+    @abc.abstractmethod
+    def targets(self) -> int:
+        """Number of targets with a noise; none where there are classes."""
 
-class GaussianLikelihood(AbstractLikelihood):
-    """Normal noise with an unknown precision for each target (L1)."""
+
+class AbstractNormalLikelihood(AbstractLikelihood):
+    """Normal noise with an unknown precision for each target."""
 
     gamma: Gamma
     prior_shape: float
     prior_rate: float
 
+    @abc.abstractmethod
+    def log_ratio(
+        self, f: Float[Array, "*draws rows d_out"]
+    ) -> Float[Array, "*draws #rows targets"]:
+        """Logarithm of the noise sd of each row over gamma^(-1/2)."""
+
     @property
-    def d_out(self) -> int:
-        """One output for each target."""
+    def targets(self) -> int:
+        """Each has a precision."""
         return self.gamma.log_rate.shape[0]
-
-    def expected_log_density(
-        self, y: Float[Array, "batch targets"] | Int[Array, " batch"], f: Conditional
-    ) -> Float[Array, " batch"]:
-        """Closed over gamma and the last layer's weights (L3), summed over targets.
-
-        1/2 (E[ln gamma] - ln 2 pi) - 1/2 E[gamma] ((y - E f)^2 + Var f)
-        """
-        squared_error = (y.T - f.mean) ** 2 + f.variance
-        log_gamma, gamma = self.gamma.expected_log(), self.gamma.mean()
-        log_normaliser = 0.5 * (log_gamma - math.log(2 * math.pi))
-        return log_normaliser.sum() - 0.5 * gamma @ squared_error
 
     def log_marginal(
         self,
@@ -82,20 +121,48 @@ class GaussianLikelihood(AbstractLikelihood):
     ) -> Float[Array, ""]:
         """-sum over targets of (a + n / 2) ln(b + E / 2) (H2)."""
         law = self.precision_given(y, f, weight)
-        return -(law.shape * law.log_rate).sum()
+        normaliser = (weight[:, None] * self.log_ratio(f)).sum()
+        return -(law.shape * law.log_rate).sum() - normaliser
+
+    def log_density(
+        self,
+        y: Float[Array, "batch targets"] | Int[Array, " batch"],
+        f: Float[Array, "batch d_out"],
+        precision: Float[Array, " targets"],
+    ) -> Float[Array, " batch"]:
+        """Of normal noise, summed over targets (L1)."""
+        sd = precision[None] ** -0.5 * jnp.exp(self.log_ratio(f))
+        return norm.logpdf(y, f[:, : self.targets], sd).sum(1)
 
     def precision_given(
         self,
         y: Float[Array, "batch targets"] | Int[Array, " batch"],
-        f: Float[Array, "batch targets"],
+        f: Float[Array, "batch d_out"],
         weight: Float[Array, " batch"],
     ) -> Gamma:
         """gamma | y, f ~ Gamma(a + n / 2, b + E / 2), one for each target (H2).
 
         E is the weighted sum of squared errors and n the sum of the weights.
         """
-        shape = jnp.full(f.shape[1], self.prior_shape + 0.5 * weight.sum())
-        return Gamma(shape, jnp.log(self.prior_rate + 0.5 * weight @ (y - f) ** 2))
+        error = (y - f[:, : self.targets]) * jnp.exp(-self.log_ratio(f))
+        shape = jnp.full(self.targets, self.prior_shape + 0.5 * weight.sum())
+        return Gamma(shape, jnp.log(self.prior_rate + 0.5 * weight @ error**2))
+
+    def noise_variance(self) -> Float[Array, " targets"]:
+        """1 / E[gamma] of each target."""
+        return 1 / self.gamma.mean()
+
+    def seen(self, f: Float[Array, "rows d_out"]) -> Float[Array, "rows d_out"]:
+        """All of it."""
+        return f
+
+    def with_rows_of(self, other: Self) -> Self:
+        """The same mean of gamma, with the shape that the other has (M8)."""
+        old, new = self.gamma, other.gamma
+        log_rate = old.log_rate + jnp.log(new.fixed_shape / old.fixed_shape)
+        return dataclasses.replace(
+            other, gamma=dataclasses.replace(new, log_rate=log_rate)
+        )
 
     def kl(self) -> dict[str, Float[Array, ""]]:
         """KL of the precisions from their Gamma prior (F7)."""
@@ -113,6 +180,40 @@ class GaussianLikelihood(AbstractLikelihood):
         return self.gamma.sample(key=key) ** -0.5
 
 
+class GaussianLikelihood(AbstractNormalLikelihood):
+    """Noise of one precision for all rows, unknown for each target (L1)."""
+
+    @property
+    def d_out(self) -> int:
+        """One output for each target."""
+        return self.targets
+
+    def expected_log_density(
+        self, y: Float[Array, "batch targets"] | Int[Array, " batch"], f: Conditional
+    ) -> Float[Array, " batch"]:
+        """Closed over gamma and the last layer's weights (L3), summed over targets.
+
+        1/2 (E[ln gamma] - ln 2 pi) - 1/2 E[gamma] ((y - E f)^2 + Var f)
+        """
+        squared_error = (y.T - f.mean) ** 2 + f.variance
+        log_gamma, gamma = self.gamma.expected_log(), self.gamma.mean()
+        log_normaliser = 0.5 * (log_gamma - math.log(2 * math.pi))
+        return log_normaliser.sum() - 0.5 * gamma @ squared_error
+
+    def log_ratio(
+        self, f: Float[Array, "*draws rows d_out"]
+    ) -> Float[Array, "*draws #rows targets"]:
+        """Nothing: all rows have the same noise."""
+        return jnp.zeros_like(f[..., :1, :])
+
+    def output_noise(
+        self, noise: Float[Array, " targets"], f: Float[Array, "rows d_out"]
+    ) -> Float[Array, " d_out"]:
+        """That of the noise."""
+        del f
+        return noise
+
+
 class CategoricalLikelihood(AbstractLikelihood):
     """Classes by softmax (L2)."""
 
@@ -122,6 +223,11 @@ class CategoricalLikelihood(AbstractLikelihood):
     def d_out(self) -> int:
         """One output for each class."""
         return self.classes
+
+    @property
+    def targets(self) -> int:
+        """None with a noise."""
+        return 0
 
     def expected_log_density(
         self, y: Float[Array, "batch targets"] | Int[Array, " batch"], f: Conditional
@@ -137,8 +243,48 @@ class CategoricalLikelihood(AbstractLikelihood):
         weight: Float[Array, " batch"],
     ) -> Float[Array, ""]:
         """Weighted sum of ln softmax(f)_y (L2)."""
+        return weight @ self.log_density(y, f, jnp.zeros(0))
+
+    def log_density(
+        self,
+        y: Float[Array, "batch targets"] | Int[Array, " batch"],
+        f: Float[Array, "batch d_out"],
+        precision: Float[Array, " targets"],
+    ) -> Float[Array, " batch"]:
+        """ln softmax(f)_y (L2)."""
+        del precision
         log_probability = jax.nn.log_softmax(f, axis=1)
-        return weight @ jnp.take_along_axis(log_probability, y[:, None], axis=1)[:, 0]
+        return jnp.take_along_axis(log_probability, y[:, None], axis=1)[:, 0]
+
+    def precision_given(
+        self,
+        y: Float[Array, "batch targets"] | Int[Array, " batch"],
+        f: Float[Array, "batch d_out"],
+        weight: Float[Array, " batch"],
+    ) -> Gamma:
+        """Of no target."""
+        del y, f, weight
+        return Gamma(jnp.zeros(0), jnp.zeros(0))
+
+    def noise_variance(self) -> Float[Array, " targets"]:
+        """Of no target."""
+        return jnp.zeros(0)
+
+    def seen(self, f: Float[Array, "rows d_out"]) -> Float[Array, "rows d_out"]:
+        """Differences: a softmax does not see what is added to all classes alike."""
+        return f - f.mean(1, keepdims=True)
+
+    def output_noise(
+        self, noise: Float[Array, " targets"], f: Float[Array, "rows d_out"]
+    ) -> Float[Array, " d_out"]:
+        """That of the centred Gumbel law behind a softmax (S1)."""
+        del noise, f
+        return jnp.full(self.classes, (1 - 1 / self.classes) * GUMBEL_VARIANCE)
+
+    def with_rows_of(self, other: Self) -> Self:
+        """Itself: it counts no rows."""
+        del other
+        return self
 
     def kl(self) -> dict[str, Float[Array, ""]]:
         """None: it has no unknowns of its own."""
