@@ -20,7 +20,7 @@ from farrier.infer.predict import (
     outputs,
 )
 from farrier.infer.train import Status
-from farrier.model.likelihoods import Categorical, GaussianNoise
+from farrier.model.likelihoods import Categorical, GaussianNoise, HeteroscedasticNoise
 from farrier.model.network import Network
 
 D_IN, TARGETS = 3, 2
@@ -214,6 +214,26 @@ def test_probabilities_are_the_mean_softmax_of_drawn_networks(getkey, monkeypatc
 
 
 # --- rows stand alone -------------------------------------------------------------
+
+
+def test_noise_by_the_row_is_that_of_drawn_weights(getkey):
+    """Mean and spread of exp(-g) / gamma over draws of whole networks (P1), (L4)."""
+    likelihood = HeteroscedasticNoise(shape=1.0).build(TARGETS, rows=10.0)
+    network = network_of(likelihood, key=getkey())
+    x = jnp.asarray(generator_of(getkey()).normal(size=(ROWS, D_IN)))
+    mix = drawn_mixture(
+        network, x, noise_sds(network, DRAWS, key=getkey()), key=getkey()
+    )
+    other = drawn_outputs(network, x, DRAWS, key=getkey())
+    log_ratio = -np.asarray(other)[..., TARGETS:]
+    gamma = np.asarray(noise_sds(network, DRAWS, key=getkey()))[:, None] ** -2
+    pairs = [(2 * np.log(mix.noise_sd), log_ratio - np.log(gamma))]
+    pairs.append((np.asarray(mix.loc), np.asarray(other)[..., :TARGETS]))
+    for found, expected in pairs:
+        error = np.hypot(found.std(0), expected.std(0)) / np.sqrt(DRAWS)
+        assert (abs(found.mean(0) - expected.mean(0)) < 5 * error).all()
+    np.testing.assert_allclose(pairs[0][0].std(0), pairs[0][1].std(0), rtol=0.1)
+    assert np.ptp(mix.noise_variance(), axis=0).min() > 0.05
 
 
 def everything(network, x, y, rows, noise_sd, *, key):

@@ -57,9 +57,9 @@ from ..infer.train import (
 )
 from ..model.drawn import AnyNetwork, DrawnNetwork
 from ..model.likelihoods import (
+    NOISES,
     AbstractLikelihood,
     Categorical,
-    GaussianNoise,
 )
 from ..model.network import ACTIVATIONS, Network
 from ..prepare import Standardiser, merge_rows
@@ -794,7 +794,7 @@ def _progress_note(run: Run, rows: int) -> tuple[int, str]:
 
 
 _CHOICES = (*PRIORS.values(), *POSTERIORS.values(), *REFINEMENTS.values())
-_CHOICES += (GaussianNoise(), Categorical())
+_CHOICES += (*NOISES.values(), Categorical())
 _OBJECTS = {type(choice).__name__: type(choice) for choice in _CHOICES}
 
 

@@ -17,7 +17,8 @@ def posterior_draws(
     """Draws of each scale, `layer_1_tau` and so on, and of the noise sd of a target.
 
     One chain: chain x draws, and nodes or targets last. The noise is in the units of
-    the target; scales are those of standardised inputs and targets.
+    the target, and gamma^(-1/2) where it depends on the row (L4); scales are those of
+    standardised inputs and targets.
     """
     found = {}
     if isinstance(network, DrawnNetwork):

@@ -129,6 +129,8 @@ def _training(history: History) -> str:
 
 def _noise(model: NetworkEstimator) -> str:
     """Quantiles of gamma^(-1/2), in the units of the target."""
+    if model.network_.likelihood.kinds == 2:
+        return "depends on the row: see predict_variance(X)"
     levels = (0.05, 0.5, 0.95)
     if isinstance(model.network_, DrawnNetwork):
         ends = np.quantile(np.asarray(model.network_.noise_sd), levels, axis=0)

@@ -393,7 +393,7 @@ def _candidates(nodes: Nodes) -> Iterator[tuple[np.ndarray, ...]]:
 def _check_values(
     network: AnyNetwork, x: np.ndarray, y: np.ndarray, draws: int, key: PRNGKeyArray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Predictive mean and standard deviation (over all targets), and log density."""
+    """What must not move, predictive standard deviation over targets, log density."""
     if network.likelihood.targets:
         noise_sd = noise_sds(network, draws, key=key)
         return by_chunks(_regression_check, network, (x, y), noise_sd, key=key)
@@ -410,7 +410,9 @@ def _regression_check(
     noise_sd: Float[Array, "draws targets"],
     *,
     key: PRNGKeyArray,
-) -> tuple[Float[Array, "rows targets"], Float[Array, " rows"], Float[Array, " rows"]]:
+) -> tuple[Float[Array, "rows _"], Float[Array, " rows"], Float[Array, " rows"]]:
     mix = mixture(network, x, noise_sd, key=key)
-    variance = mix.noise_variance() + mix.weights_variance()
-    return mix.mean(), jnp.sqrt(variance.sum(1)), mix.log_density(y)
+    noise = mix.noise_variance()
+    variance = noise + mix.weights_variance()
+    values = jnp.concatenate([mix.mean(), jnp.sqrt(noise)], 1)
+    return values, jnp.sqrt(variance.sum(1)), mix.log_density(y)

@@ -78,7 +78,11 @@ class Network(eqx.Module):
             layers.append(Layer.create(d_in, nodes, prior, posterior, key=key_layer))
             d_in = nodes
         output = Layer.create(
-            d_in, likelihood.d_out, prior.of_output(), posterior, key=key_output
+            d_in,
+            likelihood.d_out,
+            likelihood.output_prior(prior),
+            posterior,
+            key=key_output,
         )
         return cls(tuple(layers), output, likelihood, activation)
 
