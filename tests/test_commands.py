@@ -140,6 +140,7 @@ def stop(done, note):
         (("--target", "price", "--drop", "size", "--hidden", "many"), "got 'many'"),
         (("--target", "price", "--drop", "size", "--preset", "x"), "got 'x'"),
         (("--target", "price", "--drop", "size", "--prior", "flat"), "got 'flat'"),
+        (("--target", "price", "--drop", "size", "--likelihood", "no"), "got 'no'"),
         (("--target", "price", "--drop", "size", "--max-iter", "0"), "got 0"),
         (("--target", "price", "-o", "."), "is a folder"),
         (("--target", "price", "-o", "no/where"), "There is no folder 'no'"),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         load,
     )
     from .infer.refine import Nuts
-    from .model.likelihoods import GaussianNoise
+    from .model.likelihoods import GaussianNoise, HeteroscedasticNoise
     from .report import write_report
 
 __version__ = version("farrier")
@@ -38,6 +38,7 @@ __all__ = [
     "Factorised",
     "Gaussian",
     "GaussianNoise",
+    "HeteroscedasticNoise",
     "HistoryDisplay",
     "Horseshoe",
     "HorseshoeClassifier",
@@ -73,6 +74,7 @@ _HOMES = {
     "NodeHalfCauchy": ".core.priors",
     "ScaleMixture": ".core.priors",
     "GaussianNoise": ".model.likelihoods",
+    "HeteroscedasticNoise": ".model.likelihoods",
     "Nuts": ".infer.refine",
     "HorseshoeClassifier": ".estimators",
     "HorseshoeRegressor": ".estimators",

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-FORMAT = 1
+FORMATS = (1, 2)  # 2 has a noise that depends on the row
 CHUNK_VALUES = 2**22  # draws x rows x widest layer
 BISECTIONS = 32
 NODES = 32  # points of the quadrature behind an activation
@@ -133,7 +133,8 @@ class Predictor:
     def save(self, path: str | Path) -> None:
         """Write one `.npz` file, in one piece."""
         path = Path(path)
-        text = json.dumps({"format": FORMAT, **self.header}).encode()
+        number = FORMATS["noise.limit" in self.arrays]
+        text = json.dumps({"format": number, **self.header}).encode()
         arrays: dict[str, Any] = {_HEADER: np.frombuffer(text, np.uint8), **self.arrays}
         temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
         try:
@@ -156,9 +157,10 @@ class Predictor:
             raise ValueError(
                 f"{str(path)!r} is damaged or is not a file that farrier wrote."
             ) from error
-        if found != FORMAT:
+        if found not in FORMATS:
             raise ValueError(
-                f"{str(path)!r} has format {found}; this file reads format {FORMAT}. "
+                f"{str(path)!r} has format {found}; this file reads {FORMATS[-1]} and "
+                "less. "
                 f"Use the portable.py of farrier {header.get('version')}."
             )
         return cls(header, arrays)
@@ -222,11 +224,26 @@ class Predictor:
         """Mean and variance of each part: parts x rows x targets, standard units."""
         if self.header["method"] == "moments":
             mean, variance = self._moments(x)
-            return mean[None], variance[None] + self.arrays["noise"]
+            return self._with_noise(mean[None], variance[None])
         a = self._hidden(x)
         variance = a**2 @ self.arrays["output.kernel_variance"]
         variance = variance + self.arrays["output.bias_variance"][:, None]
-        return self._affine(a, "output"), variance + self._correlated(a, "output")
+        variance = variance + self._correlated(a, "output")
+        return self._with_noise(self._affine(a, "output"), variance)
+
+    def _with_noise(
+        self, loc: np.ndarray, variance: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The parts with their noise, which may depend on the row (L4, E4).
+
+        Draws of a noise that does not have it in the variance of their biases.
+        """
+        noise = self.arrays.get("noise", 0.0)
+        if "noise.limit" not in self.arrays:
+            return loc, variance + noise
+        (loc, g), (variance, spread) = (np.split(v, 2, -1) for v in (loc, variance))
+        limit = self.arrays["noise.limit"]
+        return loc, variance + noise * np.exp(np.clip(spread / 2 - g, -limit, limit))
 
     def _probabilities(self, x: np.ndarray) -> np.ndarray:
         if self.header["method"] == "draws":

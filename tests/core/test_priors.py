@@ -46,6 +46,17 @@ def test_a_mixture_has_no_scales_and_is_the_prior_of_the_output_too():
     assert prior.scales(3, start=0.4) == {}
     assert prior.parametrised() == Mixed(0.25, 0.5, 0.01)
     assert prior.of_output() is prior
+    assert prior.of_unlike_outputs() is prior
+
+
+def test_outputs_of_different_units_have_a_scale_each():
+    """kappa ~ C+(0, 5) for each, in the same form (M1), (L4)."""
+    for prior in (Horseshoe(node_scale=2.0), Gaussian(scale=1.0), NodeHalfCauchy()):
+        assert prior_scales(prior.of_unlike_outputs()) == {"kappa": (5.0, (3,))}
+    centred = Horseshoe(parametrisation="centred", scale_draws="batch")
+    outputs = centred.of_unlike_outputs()
+    assert outputs.parametrised() == centred.parametrised()
+    assert outputs.scale_rows is centred.scale_rows
 
 
 def test_output_has_one_half_cauchy_scale_of_five():

@@ -247,7 +247,7 @@ SETTINGS = [
         for bad in ("laplace", None, 3, ["horseshoe"])
     ),
     ("posterior", "full", r"`posterior` must be one of \['factorised'.* got 'full'"),
-    ("likelihood", "poisson", "`likelihood` must be None.*, got 'poisson'"),
+    ("likelihood", "poisson", "`likelihood` must be .*, got 'poisson'"),
     *(("kl_weight", bad, f"`kl_weight` {POSITIVE}") for bad in (0, -1, np.nan, "1")),
     *(
         ("learning_rate_init", bad, f"`learning_rate_init` {POSITIVE}")

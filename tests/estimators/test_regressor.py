@@ -19,11 +19,14 @@ from sklearn.preprocessing import StandardScaler
 from farrier import (
     Gaussian,
     GaussianNoise,
+    HeteroscedasticNoise,
     Horseshoe,
     HorseshoeRegressor,
     Node,
     Nuts,
     TrainingWarning,
+    export,
+    fit_many,
     load,
     persist,
 )
@@ -588,3 +591,102 @@ def test_a_compacted_network_of_low_rank_is_read_as_such(fitted, monkeypatch):
     arrays = persist.flatten(small, "small")
     again = model._read_network(keep, "small", arrays, sampled=False)
     assert eqx.tree_equal(again, small)
+
+
+# -- noise that depends on the row -----------------------------------------------------
+
+
+def unequal(rows=400, seed=0):
+    """Rows, y = 5 + 2 |x_2| + noise, and the sd of that noise: 0.6 exp(1.2 x_1)."""
+    random = np.random.default_rng(seed)
+    X = random.uniform(-1, 1, (rows, 2))
+    sd = 0.6 * np.exp(1.2 * X[:, 0])
+    return X, 5 + 2 * np.abs(X[:, 1]) + sd * random.normal(size=rows), sd
+
+
+@pytest.fixture(scope="module")
+def unequal_fit():
+    X, y, _ = unequal()
+    return HorseshoeRegressor(**SMALL, likelihood="heteroscedastic").fit(X, y)
+
+
+def test_the_noise_of_each_row_is_found(unequal_fit):
+    """And intervals hold where it is small and where it is large; else they do not."""
+    X, y, sd = unequal(2_000, seed=1)
+    plain = HorseshoeRegressor(**SMALL).fit(*unequal()[:2])
+    quiet = sd < np.median(sd)
+
+    def coverage(model):
+        low, high = model.predict_interval(X, 0.9)
+        inside = (low < y) & (y < high)
+        return np.array([inside[quiet].mean(), inside[~quiet].mean()])
+
+    noise, _ = unequal_fit.predict_variance(X)
+    # 400 rows and 3 numbers that say what the noise is: an error of about
+    # sqrt(3 / 800) = 0.06 in its logarithm.
+    assert np.sqrt(np.mean(np.log(np.sqrt(noise) / sd) ** 2)) < 0.15
+    assert (abs(coverage(unequal_fit) - 0.9) < 0.05).all()
+    assert coverage(plain)[0] > 0.95
+    assert coverage(plain)[1] < 0.85
+    gain = unequal_fit.log_density(X, y) - plain.log_density(X, y)
+    assert gain.mean() > 0.2
+
+
+def test_draws_have_the_noise_of_their_row(unequal_fit):
+    """Moments over draws of the targets, beside those of the mixture (P1), (L4)."""
+    X = np.array([[-0.9, 0.2], [0.9, 0.2]])
+    draws = unequal_fit.sample_y(X, n_samples=4_000)
+    mean, sd = unequal_fit.predict(X, return_std=True)
+    assert (abs(draws.mean(1) - mean) < 5 * sd / np.sqrt(4_000) + 0.05 * sd).all()
+    np.testing.assert_allclose(draws.std(1), sd, rtol=0.1)
+    assert sd[1] > 4 * sd[0]
+
+
+def test_a_noise_by_the_row_is_compacted_and_kept_in_files(unequal_fit, tmp_path):
+    X, y, _ = unequal()
+    small = unequal_fit.compact()
+    before, after = (np.sqrt(m.predict_variance(X)[0]) for m in (unequal_fit, small))
+    sd = unequal_fit.predict(X, return_std=True)[1]
+    assert np.sqrt(np.mean(((after - before) / sd) ** 2)) < 0.011
+    for model in (unequal_fit, small):
+        model.save(tmp_path / "model.safetensors")
+        again = load(tmp_path / "model.safetensors")
+        np.testing.assert_array_equal(again.log_density(X, y), model.log_density(X, y))
+        assert again.likelihood == "heteroscedastic"
+    assert "output/kappa" in unequal_fit.history_.terms
+    assert unequal_fit.summary()["task"] == "regression"
+    assert "depends on the row" in unequal_fit.summary()["noise sd"]
+
+
+def test_targets_with_weights_and_sampling_have_a_noise_by_the_row(tmp_path):
+    """Several fits at once; a weight of 2 is a row that is there twice (H3)."""
+    X, y, _ = unequal(100)
+    y = np.column_stack([y, 1e3 * X[:, 1]])
+    method = Nuts(candidates=3, chains=1, warm_up=150, draws=25, kept=20, depth=3)
+    settings = {"hidden_layer_sizes": (4,), "max_iter": 100, "refine": method}
+    noise = HeteroscedasticNoise(shape=2.0)
+    model = HorseshoeRegressor(**SMALL | settings, likelihood=noise)
+    weight = np.where(np.arange(100) < 50, 2.0, 1.0)
+    rows = np.repeat(np.arange(100), weight.astype(int))
+    one = clone(model).set_params(refine=None).fit(X, y, weight)
+    other = clone(model).set_params(refine=None).fit(X[rows], y[rows])
+    np.testing.assert_array_equal(one.predict(X), other.predict(X))
+    (refined,) = fit_many([model], X, y, weight)
+    assert refined.network_.noise_sd.shape == (20, 2)
+    assert refined.network_.biases[-1].shape == (20, 4)
+    noise, weights = refined.predict_variance(X)
+    assert noise.shape == weights.shape == (100, 2)
+    assert np.ptp(noise[:, 0]) > 0.1 * noise[:, 0].mean()
+    refined.save(tmp_path / "model.safetensors")
+    again = load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(again.log_density(X, y), refined.log_density(X, y))
+    found = export.to_numpy(refined).predict(X, return_std=True)
+    expected = refined.compact().predict(X, return_std=True)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4)
+
+
+def test_another_noise_is_another_network(fitted):
+    model = copy.copy(fitted).set_params(likelihood="heteroscedastic", warm_start=True)
+    with pytest.raises(ValueError, match="prior or likelihood, or set `warm_start`"):
+        model.fit(*table())

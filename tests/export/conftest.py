@@ -41,6 +41,15 @@ def correlated(rows):
 
 
 @pytest.fixture(scope="session")
+def noisy(rows):
+    """A noise that depends on the row."""
+    z = np.random.default_rng(2).normal(size=(len(rows), 2))
+    y = np.column_stack([rows[:, 0], rows[:, 1]]) + [0.1, 10] * np.exp(rows[:, :1]) * z
+    model = HorseshoeRegressor((6,), likelihood="heteroscedastic", **SETTINGS)
+    return quick(model, rows, y)
+
+
+@pytest.fixture(scope="session")
 def classifier(rows):
     y = np.array(["ash", "elm", "oak"])[np.digitize(rows[:, 0], [-0.5, 0.5])]
     model = HorseshoeClassifier((5, 4), "gelu", **SETTINGS)

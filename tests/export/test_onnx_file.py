@@ -65,8 +65,20 @@ def test_numpy_and_onnx_agree(
             assert np.abs((value - expected) / std).max() < CLOSE
 
 
-def test_numpy_has_farriers_numbers(regressor, correlated, classifier, rows):
-    for model in (regressor, correlated):
+@pytest.mark.parametrize("method", EXACT)
+def test_numpy_and_onnx_agree_on_noise_by_the_row(noisy, rows, method, tmp_path):
+    """Two targets, each with a noise of its own (L4), (E4)."""
+    to_numpy(noisy, tmp_path / "small.npz", method=EXACT[method])
+    plain = Predictor.load(tmp_path / "small.npz")
+    found, _ = run(to_onnx(noisy, method=EXACT[method]), {"X": rows})
+    mean, std = plain.predict(rows, return_std=True)
+    assert np.abs((found["mean"] - mean) / std).max() < CLOSE
+    np.testing.assert_allclose(found["std"], std, rtol=CLOSE)
+    assert (std.max(0) > 1.2 * std.min(0)).all()
+
+
+def test_numpy_has_farriers_numbers(regressor, correlated, noisy, classifier, rows):
+    for model in (regressor, correlated, noisy):
         mean, std = model.predict(rows, return_std=True)
         found = to_numpy(model).predict(rows, return_std=True)
         np.testing.assert_allclose((found[0] - mean) / std, 0, atol=1e-5)

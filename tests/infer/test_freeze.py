@@ -7,12 +7,13 @@ import jax
 import jax.random as jr
 import numpy as np
 import pytest
+from scipy import stats
 
-from farrier.core.posteriors import Matrix, Node
+from farrier.core.posteriors import Factorised, Matrix, Node
 from farrier.core.priors import Horseshoe
 from farrier.infer.freeze import Draws, Moments
 from farrier.infer.predict import mixture, noise_sds, probabilities
-from farrier.model.likelihoods import Categorical, GaussianNoise
+from farrier.model.likelihoods import Categorical, GaussianNoise, HeteroscedasticNoise
 from farrier.model.network import Network
 from farrier.portable import Predictor
 
@@ -58,6 +59,37 @@ def test_draws_are_those_of_a_prediction(getkey):
     loc, variance = frozen._mixture(np.asarray(x))
     np.testing.assert_allclose(loc, mix.loc, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(variance, mix.sd**2, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "posterior", [Factorised(), Node()], ids=["factorised", "node"]
+)
+def test_draws_of_a_noise_by_the_row_are_those_of_a_prediction(posterior, getkey):
+    """The second half of the outputs, drawn (L4)."""
+    likelihood = HeteroscedasticNoise().build(2, rows=30.0)
+    net = correlated(posterior, likelihood, (4,), key=getkey())
+    key, x = getkey(), jr.normal(getkey(), (7, 3))
+    mix = mixture(net, x, noise_sds(net, DRAWS, key=key), key=key)
+    loc, variance = predictor(net, Draws(), "regression", key=key)._mixture(
+        np.asarray(x)
+    )
+    np.testing.assert_allclose(loc, mix.loc, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(variance, mix.sd**2, rtol=1e-4)
+    assert np.ptp(mix.noise_sd, axis=1).min() > 0.01
+
+
+def test_moments_of_a_noise_by_the_row_are_those_of_a_log_normal(getkey):
+    """E[1 / gamma] E exp(-g), g ~ N(m_g, v_g), by scipy (E4)."""
+    likelihood = HeteroscedasticNoise().build(1, rows=30.0)
+    net = network(likelihood, key=getkey())
+    x = np.asarray(jr.normal(getkey(), (5, 3)))
+    frozen = predictor(net, Moments(), "regression", key=getkey())
+    mean, variance = frozen._moments(x)
+    loc, total = frozen._mixture(x)
+    law = stats.lognorm(np.sqrt(variance[:, 1]), scale=np.exp(-mean[:, 1]))
+    expected = variance[:, 0] + frozen.arrays["noise"] * law.mean()
+    np.testing.assert_allclose(total[0, :, 0], expected, rtol=1e-6)
+    np.testing.assert_allclose(loc[0, :, 0], mean[:, 0])
 
 
 def correlated(posterior, likelihood, widths, *, key):

@@ -20,7 +20,7 @@ from farrier.infer.predict import (
     outputs,
 )
 from farrier.infer.train import Status
-from farrier.model.likelihoods import Categorical, GaussianNoise
+from farrier.model.likelihoods import Categorical, GaussianNoise, HeteroscedasticNoise
 from farrier.model.network import Network
 
 D_IN, TARGETS = 3, 2
@@ -58,14 +58,14 @@ def mixture_by_hand(key, *, draws=5, rows=3):
     generator = generator_of(key)
     loc = generator.normal(scale=3, size=(draws, rows, TARGETS))
     own_variance = generator.uniform(0.0, 0.5, (draws, rows, TARGETS))
-    noise_sd = generator.uniform(0.1, 1.0, (draws, TARGETS))
+    noise_sd = generator.uniform(0.1, 1.0, (draws, 1, TARGETS))
     return Mixture(jnp.asarray(loc), jnp.asarray(own_variance), jnp.asarray(noise_sd))
 
 
 def parts_of(mix):
     """Means and standard deviations of the parts, worked out by hand."""
     noise_sd, variance = np.asarray(mix.noise_sd), np.asarray(mix.own_variance)
-    return np.asarray(mix.loc), np.sqrt(variance + noise_sd[:, None] ** 2)
+    return np.asarray(mix.loc), np.sqrt(variance + noise_sd**2)
 
 
 # --- the mixture ------------------------------------------------------------------
@@ -116,7 +116,7 @@ def test_density_integrates_to_one(getkey):
     one = mixture_by_hand(getkey(), rows=1)
     y = np.linspace(-25, 25, 5_001)
     rows = lambda leaf: jnp.tile(leaf[..., :1], (1, len(y), 1))
-    mix = Mixture(rows(one.loc), rows(one.own_variance), one.noise_sd[:, :1])
+    mix = Mixture(rows(one.loc), rows(one.own_variance), one.noise_sd[..., :1])
     density = np.exp(mix.log_density(jnp.asarray(y[:, None])))
     np.testing.assert_allclose(np.trapezoid(density, y), 1, rtol=1e-9)
 
@@ -214,6 +214,26 @@ def test_probabilities_are_the_mean_softmax_of_drawn_networks(getkey, monkeypatc
 
 
 # --- rows stand alone -------------------------------------------------------------
+
+
+def test_noise_by_the_row_is_that_of_drawn_weights(getkey):
+    """Mean and spread of exp(-g) / gamma over draws of whole networks (P1), (L4)."""
+    likelihood = HeteroscedasticNoise(shape=1.0).build(TARGETS, rows=10.0)
+    network = network_of(likelihood, key=getkey())
+    x = jnp.asarray(generator_of(getkey()).normal(size=(ROWS, D_IN)))
+    mix = drawn_mixture(
+        network, x, noise_sds(network, DRAWS, key=getkey()), key=getkey()
+    )
+    other = drawn_outputs(network, x, DRAWS, key=getkey())
+    log_ratio = -np.asarray(other)[..., TARGETS:]
+    gamma = np.asarray(noise_sds(network, DRAWS, key=getkey()))[:, None] ** -2
+    pairs = [(2 * np.log(mix.noise_sd), log_ratio - np.log(gamma))]
+    pairs.append((np.asarray(mix.loc), np.asarray(other)[..., :TARGETS]))
+    for found, expected in pairs:
+        error = np.hypot(found.std(0), expected.std(0)) / np.sqrt(DRAWS)
+        assert (abs(found.mean(0) - expected.mean(0)) < 5 * error).all()
+    np.testing.assert_allclose(pairs[0][0].std(0), pairs[0][1].std(0), rtol=0.1)
+    assert np.ptp(mix.noise_variance(), axis=0).min() > 0.05
 
 
 def everything(network, x, y, rows, noise_sd, *, key):

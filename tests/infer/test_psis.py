@@ -18,6 +18,7 @@ from farrier.model.likelihoods import (
     Categorical,
     CategoricalLikelihood,
     GaussianNoise,
+    HeteroscedasticNoise,
 )
 from farrier.model.network import Network
 
@@ -42,11 +43,12 @@ def jensen_gap(q, prior):
         (Horseshoe(), GaussianNoise(shape=2.0, rate=3.0).build(2, rows=50.0)),
         (Horseshoe(parametrisation="centred"), Categorical().build(3, rows=50.0)),
         (NodeExponential(), GaussianNoise().build(1, rows=50.0)),
+        (Horseshoe(), HeteroscedasticNoise(rate=1.0).build(1, rows=50.0)),
     ],
-    ids=["horseshoe", "centred", "exponential"],
+    ids=["horseshoe", "centred", "exponential", "heteroscedastic"],
 )
 def test_mean_log_weight_is_the_bound(prior, likelihood, getkey):
-    """E ln w = bound + Jensen gaps of the scales (K1), (B1), (M5)."""
+    """E ln w = bound + Jensen gaps of the scales (K1), (B1), (M5), (L5)."""
     assert_mean_log_weight(prior, likelihood, Factorised(), getkey)
 
 
@@ -60,7 +62,7 @@ def assert_mean_log_weight(prior, likelihood, posterior, getkey):
     network = Network.create(3, (4,), likelihood, prior, posterior, key=getkey())
     random = np.random.default_rng(0)
     x, weight = random.normal(size=(50, 3)), random.integers(1, 4, 50).astype(float)
-    y = random.normal(size=(50, likelihood.d_out))
+    y = random.normal(size=(50, likelihood.targets))
     if isinstance(likelihood, CategoricalLikelihood):
         y = random.integers(0, likelihood.classes, 50)
     log_w = log_weights(network, x, y, weight, DRAWS, key=getkey())

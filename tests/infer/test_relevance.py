@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 
 from farrier.core.priors import Horseshoe
-from farrier.infer.compact import GUMBEL_VARIANCE
 from farrier.infer.relevance import _shuffles, input_shares
-from farrier.model.likelihoods import Categorical, GaussianNoise
+from farrier.model.likelihoods import (
+    GUMBEL_VARIANCE,
+    Categorical,
+    GaussianNoise,
+    HeteroscedasticNoise,
+)
 from farrier.model.network import Network
 
 DRAWS = 40
@@ -115,6 +119,18 @@ def test_a_softmax_does_not_see_what_all_classes_share(getkey):
     shares = input_shares(network, rows(500, 2), [[0], [1]], DRAWS, key=getkey())
     assert shares[:, 0].max() < 1e-20
     assert shares[:, 1].mean() == pytest.approx(2 / (2 + GUMBEL_VARIANCE), rel=0.02)
+
+
+def test_an_input_that_acts_on_the_noise_alone_counts(getkey):
+    """f = x_1, g = x_2: the larger of the shares of means and of noise (I1), (L4)."""
+    slopes = np.array([[1.0, 0.0], [0.0, 1.0]])
+    likelihood = HeteroscedasticNoise().build(1, rows=500.0)
+    x = rows(500, 2)
+    network = linear(slopes, likelihood, key=getkey())
+    shares = input_shares(network, x, [[0], [1]], DRAWS, key=getkey())
+    noise = np.exp(-x[:, 1]).mean()
+    expected = [1 / (1 + noise), 1 / (1 + 2)]
+    np.testing.assert_allclose(shares.mean(0), expected, rtol=0.03)
 
 
 def test_no_row_keeps_its_place(getkey):

@@ -14,6 +14,8 @@ from farrier.model.likelihoods import (
     CategoricalLikelihood,
     GaussianLikelihood,
     GaussianNoise,
+    HeteroscedasticLikelihood,
+    HeteroscedasticNoise,
 )
 
 SHAPES, RATES = np.array([3.5, 8.0]), np.array([2.0, 20.0])  # q(gamma), two targets
@@ -110,6 +112,99 @@ def test_gaussian_expected_log_density_of_what_is_known_is_the_density(getkey):
     np.testing.assert_allclose(actual, expected, rtol=1e-7)
 
 
+def heteroscedastic(shapes=SHAPES, rates=RATES):
+    q = Gamma(jnp.asarray(shapes), jnp.log(jnp.asarray(rates)))
+    return HeteroscedasticLikelihood(q, PRIOR_SHAPE, PRIOR_RATE)
+
+
+def test_heteroscedastic_log_density_agrees_with_draws(getkey):
+    """Of f, of g and of gamma, in the density of (L4); its closed form is (L5)."""
+    draws = 100_000
+    f, y = outputs(3, 4, key=getkey())
+    y = y[:, :2]
+    closed = heteroscedastic().expected_log_density(y, f)
+    z = np.asarray(jr.normal(getkey(), (draws, 3, 4)))
+    uniform = np.asarray(jr.uniform(getkey(), (draws, 1, 2)))
+    gamma = stats.gamma(SHAPES, scale=1 / RATES).ppf(uniform)
+    drawn = np.asarray(f.mean.T) + np.sqrt(np.asarray(f.variance.T)) * z
+    sd = (gamma * np.exp(drawn[..., 2:])) ** -0.5
+    values = stats.norm.logpdf(np.asarray(y), drawn[..., :2], sd).sum(2)
+    standard_error = values.std(0) / np.sqrt(draws)
+    assert (abs(values.mean(0) - np.asarray(closed)) < 5 * standard_error).all()
+
+
+def test_heteroscedastic_log_density_agrees_with_quadrature():
+    """Gauss-Hermite over f and g inside a quadrature over gamma (L5)."""
+    mean, variance, y = np.array([0.3, -0.8]), np.array([0.7, 0.4]), -1.1
+    nodes, masses = np.polynomial.hermite_e.hermegauss(30)
+    masses = masses / masses.sum()
+    drawn_f, drawn_g = (
+        m + np.sqrt(v) * nodes for m, v in zip(mean, variance, strict=True)
+    )
+
+    def at(_, gamma):
+        sd = (gamma * np.exp(drawn_g)) ** -0.5
+        return masses @ stats.norm.logpdf(y, drawn_f[:, None], sd[None]) @ masses
+
+    expected = quadrature(at, stats.gamma(3.5, scale=1 / 2.0))
+    parts = (np.ones(2), mean, variance, np.zeros(2))
+    f = Conditional(*(jnp.asarray(part)[:, None] for part in parts))
+    likelihood = heteroscedastic(np.array([3.5]), np.array([2.0]))
+    actual = likelihood.expected_log_density(jnp.array([[y]]), f)
+    np.testing.assert_allclose(actual, [expected], rtol=1e-7)
+
+
+def test_where_g_is_zero_the_noise_is_that_of_all_rows(getkey):
+    """(L5) is (L3), (L4) is (L1), and (H3) is (H2)."""
+    f, y = outputs(4, 2, key=getkey())
+    none = lambda leaf: jnp.concatenate([leaf, jnp.zeros_like(leaf)])
+    both = jax.tree.map(none, f)
+    one, other = gaussian(), heteroscedastic()
+    np.testing.assert_allclose(
+        other.expected_log_density(y, both), one.expected_log_density(y, f), rtol=1e-12
+    )
+    weight = jnp.asarray([1.0, 2.0, 0.0, 1.0])
+    drawn, precision = f.draw().T, jnp.asarray([0.5, 3.0])
+    pair = jnp.concatenate([drawn, jnp.zeros_like(drawn)], 1)
+    for found, expected in (
+        (other.log_marginal(y, pair, weight), one.log_marginal(y, drawn, weight)),
+        (other.log_density(y, pair, precision), one.log_density(y, drawn, precision)),
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_a_noise_that_runs_away_stays_finite_and_is_pulled_back():
+    """exp(g) in (L5) goes on as a line, with the slope that it had."""
+    likelihood = heteroscedastic(np.array([3.5]), np.array([2.0]))
+
+    def density(g):
+        parts = [jnp.array([[1.0], [1.0]]), jnp.array([[0.0], [g]])]
+        f = Conditional(*parts, jnp.zeros((2, 1)), jnp.zeros((2, 1)))
+        return likelihood.expected_log_density(jnp.array([[1.0]]), f)[0]
+
+    slopes = [float(jax.grad(density)(g)) for g in (9.999, 10.001, 1e6)]
+    np.testing.assert_allclose(slopes, slopes[0], rtol=2e-3)
+    assert slopes[0] < -1_000
+    np.testing.assert_allclose(density(10.0001), density(9.9999), rtol=1e-3)
+    far = likelihood.log_ratio(jnp.array([[0.0, 1e6], [0.0, -1e6]]))
+    np.testing.assert_allclose(far, [[-5.0], [5.0]])
+
+
+def test_noise_of_an_output_is_what_one_target_leaves_unknown():
+    """1 / variance of the score, for the mean and for g, by quadrature (S1)."""
+    likelihood = heteroscedastic(np.array([4.0]), np.array([2.0]))
+    g, noise = 0.7, 1 / 2.0
+    law = stats.norm(0, np.sqrt(noise * np.exp(-g)))
+    scores = [
+        lambda y: y / law.var(),
+        lambda y: 0.5 - 0.5 * y**2 / law.var(),  # d/dg ln N(y; 0, noise exp(-g))
+    ]
+    expected = [1 / law.expect(lambda y, s=s: s(y) ** 2) for s in scores]
+    rows = jnp.tile(jnp.array([[0.0, g]]), (3, 1))
+    found = likelihood.output_noise(likelihood.noise_variance(), rows)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 def test_best_noise_posterior_has_the_shape_known_beforehand(getkey):
     """The bound is highest at shape a + n / 2 and rate b + SSE / 2 (M8)."""
     rows = 12
@@ -196,8 +291,9 @@ def test_categorical_log_density_is_unbiased(getkey, label):
 
 
 def test_outputs_needed():
-    """One for each target (L1), one for each class (L2)."""
+    """One for each target (L1), two (L4), one for each class (L2)."""
     assert GaussianNoise().build(3, rows=10.0).d_out == 3
+    assert HeteroscedasticNoise().build(3, rows=10.0).d_out == 6
     assert Categorical().build(4, rows=10.0).d_out == 4
 
 
@@ -210,19 +306,22 @@ def test_a_noise_prior_that_is_none_is_refused(name, bad):
         GaussianNoise(**{name: bad})
 
 
-def test_noise_integrated_out_agrees_with_quadrature(getkey):
-    """Two fits to the same rows: their evidence ratio over gamma (H2)."""
-    likelihood = GaussianNoise(shape=2.0, rate=0.7).build(1, rows=5.0)
+@pytest.mark.parametrize("noise", [GaussianNoise, HeteroscedasticNoise])
+def test_noise_integrated_out_agrees_with_quadrature(noise, getkey):
+    """Two fits to the same rows: their evidence ratio over gamma (H2), (H3)."""
+    likelihood = noise(shape=2.0, rate=0.7).build(1, rows=5.0)
     generator = np.random.default_rng(np.asarray(jr.key_data(getkey())))
     y, weight = generator.standard_normal((5, 1)), np.array([1.0, 2.0, 1.0, 0.0, 3.0])
-    fits = generator.standard_normal((2, 5, 1))
+    fits = generator.standard_normal((2, 5, likelihood.d_out))
 
     def evidence(f):
+        ratio = np.exp(-f[:, 1] / 2) if likelihood.d_out == 2 else 1.0
+
         def integrand(gamma):
-            rows = stats.norm.logpdf(y[:, 0], f[:, 0], gamma**-0.5)
+            rows = stats.norm.logpdf(y[:, 0], f[:, 0], gamma**-0.5 * ratio)
             return stats.gamma.pdf(gamma, 2.0, scale=1 / 0.7) * np.exp(weight @ rows)
 
-        return integrate.quad(integrand, 0, np.inf)[0]
+        return integrate.quad(integrand, 0, np.inf, epsabs=0)[0]
 
     arrays = jnp.asarray(y), jnp.asarray(weight)
     one, other = (

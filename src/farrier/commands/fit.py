@@ -63,6 +63,14 @@ def fit(
     prior: Annotated[
         str | None, typer.Option("--prior", help="By default horseshoe.")
     ] = None,
+    likelihood: Annotated[
+        str | None,
+        typer.Option(
+            "--likelihood",
+            help="heteroscedastic: noise that depends on the row. By default gaussian; "
+            "for regression alone.",
+        ),
+    ] = None,
     refine: Annotated[
         str | None,
         typer.Option(
@@ -104,7 +112,13 @@ def fit(
     task, why = (task, "--task says so.") if task else (found_task, why)
     train, test = _split(frame, target, task, holdout, seed)
     columns = Columns.learn(train, target, missing=missing, task=task)
-    estimator = _estimator(task, hidden, prior, refine, preset, max_iter, seed)
+    chosen = {
+        "prior": prior,
+        "likelihood": likelihood,
+        "refine": refine,
+        "max_iter": max_iter,
+    }
+    estimator = _estimator(task, hidden, preset, chosen, seed)
     about = _about(data, columns, train, why)
     for line in _table_lines(columns, about, len(test)):
         say(line)
@@ -182,10 +196,8 @@ def _split(
 def _estimator(
     task: str,
     hidden: str | None,
-    prior: str | None,
-    refine: str | None,
     preset: str | None,
-    max_iter: int | None,
+    chosen: dict[str, Any],
     seed: int,
 ) -> Any:
     from .. import presets
@@ -199,7 +211,6 @@ def _estimator(
         settings.pop("likelihood", None)
     if hidden is not None:
         settings["hidden_layer_sizes"] = _widths(hidden)
-    chosen = {"prior": prior, "refine": refine, "max_iter": max_iter}
     settings |= {name: value for name, value in chosen.items() if value is not None}
     return CLASSES[task](**settings, random_state=seed)
 

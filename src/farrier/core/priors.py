@@ -54,6 +54,10 @@ class AbstractPrior(abc.ABC):
     def of_output(self) -> "AbstractPrior":
         """The prior of the output layer of a network whose hidden layers have this."""
 
+    @abc.abstractmethod
+    def of_unlike_outputs(self) -> "AbstractPrior":
+        """The same, for outputs that have different units: a scale for each."""
+
     @property
     def scale_rows(self) -> ScaleRows:
         """Under which rows' numbers the scales of a batch are drawn: their own."""
@@ -113,6 +117,10 @@ class AbstractScaledPrior(AbstractPrior):
             scale_draws=self.scale_draws,
         )
 
+    def of_unlike_outputs(self) -> "Outputs":
+        """One half-Cauchy scale for each output."""
+        return Outputs(**vars(self.of_output()))
+
     @property
     def scale_rows(self) -> ScaleRows:
         """Their own, or one for all."""
@@ -155,6 +163,18 @@ class Gaussian(AbstractScaledPrior):
         """The layer scale `kappa`."""
         del nodes
         return {"kappa": self._half_cauchy(self.scale, (), start)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outputs(AbstractScaledPrior):
+    """One half-Cauchy scale for each output of a network (M1)."""
+
+    name: ClassVar[str] = "outputs"
+    scale: float = OUTPUT_SCALE
+
+    def scales(self, nodes: int, *, start: float) -> dict[str, Scale]:
+        """The scales `kappa`."""
+        return {"kappa": self._half_cauchy(self.scale, (nodes,), start)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,6 +251,10 @@ class ScaleMixture(AbstractPrior):
         return Mixed(float(self.share), float(self.wide), float(self.narrow))
 
     def of_output(self) -> "ScaleMixture":
+        """The same."""
+        return self
+
+    def of_unlike_outputs(self) -> "ScaleMixture":
         """The same."""
         return self
 

@@ -57,10 +57,9 @@ from ..infer.train import (
 )
 from ..model.drawn import AnyNetwork, DrawnNetwork
 from ..model.likelihoods import (
+    NOISES,
     AbstractLikelihood,
     Categorical,
-    GaussianLikelihood,
-    GaussianNoise,
 )
 from ..model.network import ACTIVATIONS, Network
 from ..prepare import Standardiser, merge_rows
@@ -769,17 +768,8 @@ def _converted(value: Any, convert: Callable) -> Any:
 
 def _with_total(network: Network, likelihood: AbstractLikelihood) -> Network:
     """The network with the shape of q(gamma) that the number of rows asks for (M8)."""
-    before = network.likelihood
-    if not isinstance(before, GaussianLikelihood):
-        return network
-    assert isinstance(likelihood, GaussianLikelihood)
-    old = before.gamma
-    rescaled = dataclasses.replace(
-        likelihood.gamma,
-        log_rate=old.log_rate + jnp.log(likelihood.gamma.fixed_shape / old.fixed_shape),
-    )
     return dataclasses.replace(
-        network, likelihood=dataclasses.replace(likelihood, gamma=rescaled)
+        network, likelihood=network.likelihood.with_rows_of(likelihood)
     )
 
 
@@ -805,7 +795,7 @@ def _progress_note(run: Run, rows: int) -> tuple[int, str]:
 
 
 _CHOICES = (*PRIORS.values(), *POSTERIORS.values(), *REFINEMENTS.values())
-_CHOICES += (GaussianNoise(), Categorical())
+_CHOICES += (*NOISES.values(), Categorical())
 _OBJECTS = {type(choice).__name__: type(choice) for choice in _CHOICES}
 
 

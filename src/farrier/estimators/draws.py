@@ -9,7 +9,6 @@ from jaxtyping import PRNGKeyArray
 
 from ..infer.predict import noise_sds
 from ..model.drawn import AnyNetwork, DrawnNetwork
-from ..model.likelihoods import GaussianLikelihood
 
 
 def posterior_draws(
@@ -18,7 +17,8 @@ def posterior_draws(
     """Draws of each scale, `layer_1_tau` and so on, and of the noise sd of a target.
 
     One chain: chain x draws, and nodes or targets last. The noise is in the units of
-    the target; scales are those of standardised inputs and targets.
+    the target, and gamma^(-1/2) where it depends on the row (L4); scales are those of
+    standardised inputs and targets.
     """
     found = {}
     if isinstance(network, DrawnNetwork):
@@ -35,7 +35,7 @@ def posterior_draws(
             loc, sd = np.asarray(scale.q.loc, float), np.asarray(scale.q.scale, float)
             noise = generator.standard_normal((1, draws, *loc.shape))
             found[f"{layer}_{name}"] = np.exp(loc + sd * noise)
-    if isinstance(network.likelihood, GaussianLikelihood):
+    if network.likelihood.targets:
         noise_sd = np.asarray(noise_sds(network, draws, key=key), float)
         found["noise_sd"] = (noise_sd * target_scale)[None]
     return found

@@ -12,12 +12,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..infer import predict
-from ..model.likelihoods import GaussianLikelihood, GaussianNoise
+from ..model.likelihoods import NOISES, AbstractNoise, AbstractNormalLikelihood
 from ..prepare import Standardiser
 from .base import Callback
 from .checks import (
     Unchecked,
     all_or_nothing,
+    checked_choice,
     checked_count,
     checked_level,
     checked_weight,
@@ -48,7 +49,9 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         (correlated weights, tied to pseudo-data), or an object such as `Node(rank=2)`
         or `Matrix(pairs=20)`. With "matrix", `compact` keeps all nodes.
     likelihood
-        A `GaussianNoise`, or None for the default one (a weak prior on the noise).
+        "gaussian", which None stands for (one noise for all rows), "heteroscedastic"
+        (noise that depends on the row), or an object such as
+        `GaussianNoise(shape=6, rate=6)` with another prior on the noise.
     kl_weight
         Weight of the divergences in the bound; 1 is the exact bound.
     kl_warm_up
@@ -216,13 +219,9 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
     def _target_scale(self) -> np.ndarray:
         return self._y_standard.scale
 
-    def _likelihood_for(self, rows: float) -> GaussianLikelihood:
-        noise = GaussianNoise() if self.likelihood is None else self.likelihood
-        if not isinstance(noise, GaussianNoise):
-            raise ValueError(
-                "`likelihood` must be None or a GaussianNoise such as "
-                f"GaussianNoise(shape=6, rate=6), got {noise!r}."
-            )
+    def _likelihood_for(self, rows: float) -> AbstractNormalLikelihood:
+        choice = "gaussian" if self.likelihood is None else self.likelihood
+        noise = checked_choice("likelihood", choice, NOISES, AbstractNoise)
         return noise.build(self._columns or 1, rows=float(rows))
 
     def _summary(

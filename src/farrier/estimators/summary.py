@@ -9,7 +9,7 @@ from scipy import stats
 from ..infer.psis import GOOD, USABLE
 from ..infer.train import History, Status
 from ..model.drawn import DrawnNetwork
-from ..model.likelihoods import GaussianLikelihood
+from ..model.likelihoods import AbstractNormalLikelihood
 from .base import NetworkEstimator
 
 ENDINGS = {
@@ -66,7 +66,7 @@ def summarise(model: NetworkEstimator, k: float | None) -> Summary:
         *_bound_lines(model.history_, model._rows_seen),
         ("training", _training(model.history_)),
     ]
-    if isinstance(model.network_.likelihood, GaussianLikelihood):
+    if model.network_.likelihood.targets:
         lines.append(("noise sd", _noise(model)))
     lines.append(("compaction", str(model._compacted())))
     if hasattr(model, "sampling_"):
@@ -82,10 +82,11 @@ def _plain(choice: object) -> str:
 
 
 def _task(model: NetworkEstimator) -> str:
-    d_out = model.network_.likelihood.d_out
-    if isinstance(model.network_.likelihood, GaussianLikelihood):
-        return "regression" if d_out == 1 else f"regression, {d_out} targets"
-    return f"classification, {d_out} classes"
+    likelihood = model.network_.likelihood
+    if not likelihood.targets:
+        return f"classification, {likelihood.d_out} classes"
+    several = f", {likelihood.targets} targets" if likelihood.targets > 1 else ""
+    return f"regression{several}"
 
 
 def _width_lines(model: NetworkEstimator) -> list[tuple[str, str]]:
@@ -128,12 +129,14 @@ def _training(history: History) -> str:
 
 def _noise(model: NetworkEstimator) -> str:
     """Quantiles of gamma^(-1/2), in the units of the target."""
+    if model.network_.likelihood.kinds == 2:
+        return "depends on the row: see predict_variance(X)"
     levels = (0.05, 0.5, 0.95)
     if isinstance(model.network_, DrawnNetwork):
         ends = np.quantile(np.asarray(model.network_.noise_sd), levels, axis=0)
     else:
         likelihood = model.network_.likelihood
-        assert isinstance(likelihood, GaussianLikelihood)
+        assert isinstance(likelihood, AbstractNormalLikelihood)
         law = stats.gamma(np.asarray(likelihood.gamma.shape, float))
         rate = np.exp(np.asarray(likelihood.gamma.log_rate, float))
         ends = [np.sqrt(rate / law.isf(p)) for p in levels]

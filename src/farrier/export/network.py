@@ -120,16 +120,36 @@ def _activation(graph: Graph, name: str, u: str) -> str:
 def _mixture(graph: Graph, predictor: Predictor, x: str) -> tuple[str, str, int]:
     """Mean and variance of each part, parts x rows x targets; how many parts."""
     if predictor.header["method"] == "moments":
-        mean, variance = _moments(graph, predictor, x)
-        variance = graph.add("Add", variance, _array(graph, predictor, "noise"))
         first = graph.axes(0)
-        loc = graph.add("Unsqueeze", mean, first)
-        return loc, graph.add("Unsqueeze", variance, first), 1
+        mean, variance = (
+            graph.add("Unsqueeze", part, first)
+            for part in _moments(graph, predictor, x)
+        )
+        return *_with_noise(graph, predictor, mean, variance), 1
     a, draws = _hidden(graph, predictor, x)
     loc = _affine(graph, predictor, a, "output")
     square = graph.add("Mul", a, a)
     variance = _affine(graph, predictor, square, "output", "_variance")
-    return loc, _with_correlated(graph, predictor, a, "output", variance), draws
+    variance = _with_correlated(graph, predictor, a, "output", variance)
+    return *_with_noise(graph, predictor, loc, variance), draws
+
+
+def _with_noise(
+    graph: Graph, predictor: Predictor, loc: str, variance: str
+) -> tuple[str, str]:
+    """The parts with their noise, which may depend on the row (L4, E4)."""
+    if "noise" not in predictor.arrays:
+        return loc, variance
+    noise = _array(graph, predictor, "noise")
+    if "noise.limit" in predictor.arrays:
+        limit = predictor.arrays["noise.limit"]
+        ends = graph.constant(-limit), graph.constant(limit)
+        loc, g = graph.add_many("Split", (loc,), 2, axis=-1)
+        variance, spread = graph.add_many("Split", (variance,), 2, axis=-1)
+        half = graph.add("Mul", spread, graph.constant(0.5))
+        ratio = graph.add("Clip", graph.add("Sub", half, g), *ends)
+        noise = graph.add("Mul", noise, graph.add("Exp", ratio))
+    return loc, graph.add("Add", variance, noise)
 
 
 def _with_correlated(

@@ -21,7 +21,6 @@ Where a_k is constant this is exact, in both parametrisations: all weights into 
 its bias included, share one scale. Covariances of the weights go the same way (N5).
 """
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -37,13 +36,11 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from ..core.weights import AbstractNormalWeights, Fold
 from ..model.drawn import AnyNetwork, DrawKey, DrawnNetwork
 from ..model.layers import Layer
-from ..model.likelihoods import GaussianLikelihood
 from ..model.network import Network
 from .predict import by_chunks, mixture, noise_sds, probabilities
 
 ON_SHARE = 0.01  # a node is on when its share (S1) is over this
 MOVED = 0.01  # most that compaction may move a prediction, in predictive sds
-GUMBEL_VARIANCE = math.pi**2 / 6
 NEARLY_ALL = 0.9
 FOLD_ROWS = 1_000  # rows from which the fold of (C1) is worked out
 RIDGE = 1e-4
@@ -118,7 +115,8 @@ def _shares(
         kernel = sampled.kernels[index + 1]
         noise = jnp.zeros(kernel.shape[1])
         if last:
-            kernel, noise = _output_view(network, kernel)
+            noise = target_noise(network, sampled(x))
+            kernel = network.likelihood.seen(kernel)
         variance = (activation @ kernel).var(0) + noise
         reach = jnp.abs(kernel) / jnp.sqrt(jnp.maximum(variance, 1e-30))[None]
         reach = jnp.where(next_on[None], reach, 0)
@@ -127,26 +125,11 @@ def _shares(
     return lax.map(one, network.draw_keys(draws, key=key))
 
 
-def _output_view(
-    network: AnyNetwork, kernel: Float[Array, "nodes d_out"]
-) -> tuple[Float[Array, "nodes d_out"], Float[Array, " d_out"]]:
-    """Weights into the outputs as the target sees them, and the target's own noise.
-
-    A softmax does not see what is added to all classes alike.
-    """
-    if isinstance(network.likelihood, GaussianLikelihood):
-        return kernel, target_noise(network)
-    return kernel - kernel.mean(1, keepdims=True), target_noise(network)
-
-
-def target_noise(network: AnyNetwork) -> Float[Array, " d_out"]:
+def target_noise(
+    network: AnyNetwork, f: Float[Array, "rows d_out"]
+) -> Float[Array, " d_out"]:
     """The variance that the target has by itself, in the units of each output."""
-    if isinstance(network, DrawnNetwork) and network.noise_sd.size:
-        return (network.noise_sd**2).mean(0)
-    if isinstance(network.likelihood, GaussianLikelihood):
-        return 1 / network.likelihood.gamma.mean()
-    classes = network.likelihood.d_out
-    return jnp.full(classes, (1 - 1 / classes) * GUMBEL_VARIANCE)
+    return network.likelihood.output_noise(network.noise_variance(), f)
 
 
 class Activations(eqx.Module):
@@ -410,8 +393,8 @@ def _candidates(nodes: Nodes) -> Iterator[tuple[np.ndarray, ...]]:
 def _check_values(
     network: AnyNetwork, x: np.ndarray, y: np.ndarray, draws: int, key: PRNGKeyArray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Predictive mean and standard deviation (over all targets), and log density."""
-    if isinstance(network.likelihood, GaussianLikelihood):
+    """What must not move, predictive standard deviation over targets, log density."""
+    if network.likelihood.targets:
         noise_sd = noise_sds(network, draws, key=key)
         return by_chunks(_regression_check, network, (x, y), noise_sd, key=key)
     p = by_chunks(probabilities, network, (x,), draws, key=key)
@@ -427,7 +410,9 @@ def _regression_check(
     noise_sd: Float[Array, "draws targets"],
     *,
     key: PRNGKeyArray,
-) -> tuple[Float[Array, "rows targets"], Float[Array, " rows"], Float[Array, " rows"]]:
+) -> tuple[Float[Array, "rows _"], Float[Array, " rows"], Float[Array, " rows"]]:
     mix = mixture(network, x, noise_sd, key=key)
-    variance = mix.noise_variance() + mix.weights_variance()
-    return mix.mean(), jnp.sqrt(variance.sum(1)), mix.log_density(y)
+    noise = mix.noise_variance()
+    variance = noise + mix.weights_variance()
+    values = jnp.concatenate([mix.mean(), jnp.sqrt(noise)], 1)
+    return values, jnp.sqrt(variance.sum(1)), mix.log_density(y)

@@ -5,6 +5,10 @@ network, whose last layer gives a mean and, for regression, a variance:
 
     loc = a K_s + b_s,   variance = a^2 V_s + c_s,   c_s with 1 / gamma_s in it
 
+Where the noise depends on the row (L4), c_s has none in it. The second half of loc is a
+draw of g, and the variance of the noise is an array of its own, to be multiplied by
+exp(-g); by moments, with g ~ N(m_g, v_g), by E exp(-g) = exp(-m_g + v_g / 2)       (E4)
+
 Correlated weights add the squared length of [a, 1] times a root of their covariance
 (N1): a layer of that name, which is there where it is needed.
 
@@ -34,7 +38,11 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ..core.weights import AbstractNormalWeights, NormalLaw
 from ..model.drawn import AnyNetwork, DrawnNetwork
 from ..model.layers import Layer
-from ..model.likelihoods import GaussianLikelihood
+from ..model.likelihoods import (
+    MOST_LOG,
+    AbstractLikelihood,
+    AbstractNormalLikelihood,
+)
 from ..model.network import Network
 from .predict import noise_sds
 
@@ -64,7 +72,7 @@ class Draws:
         count = self.count or draws
         if isinstance(network, DrawnNetwork):
             return _numpy(_drawn(network, network.draw_keys(count, key=key)))
-        if isinstance(network.likelihood, GaussianLikelihood):
+        if network.likelihood.targets:
             noise_sd = noise_sds(network, count, key=key)
             return _numpy(_regression(network, noise_sd, key=key))
         return _numpy(_classification(network, count, key=key))
@@ -91,10 +99,11 @@ class Moments:
         for index, layer in enumerate(network.layers):
             frozen |= _moment_arrays(layer, f"hidden.{index}")
         frozen |= _moment_arrays(network.output, "output")
-        if isinstance(network.likelihood, GaussianLikelihood):
+        if isinstance(network.likelihood, AbstractNormalLikelihood):
             gamma = network.likelihood.gamma
             # E[1 / gamma] of a Gamma law, which q(gamma) has for any number of rows.
             frozen["noise"] = jnp.exp(gamma.log_rate) / (gamma.shape - 1)
+            frozen |= _limit(network.likelihood)
         return _numpy(frozen)
 
 
@@ -109,10 +118,28 @@ def _drawn(network: DrawnNetwork, chosen: Int[Array, " count"]) -> dict[str, Arr
     arrays = {"output.kernel": kernel, "output.bias": bias}
     for index, pair in enumerate(zip(kernels, biases, strict=True)):
         arrays[f"hidden.{index}.kernel"], arrays[f"hidden.{index}.bias"] = pair
-    if isinstance(network.likelihood, GaussianLikelihood):
+    if network.likelihood.targets:
         arrays["output.kernel_variance"] = jnp.zeros_like(kernel)
-        arrays["output.bias_variance"] = network.noise_sd[chosen] ** 2
+        none, noise_sd = jnp.zeros_like(bias), network.noise_sd[chosen]
+        arrays |= _noise_arrays(network.likelihood, none, noise_sd)
     return arrays
+
+
+def _noise_arrays(
+    likelihood: AbstractLikelihood,
+    variance: Float[Array, "draws d_out"],
+    noise_sd: Float[Array, "draws targets"],
+) -> dict[str, Array]:
+    """The noise, together with the variance of the biases or, by the row, apart."""
+    if likelihood.kinds == 1:
+        return {"output.bias_variance": variance + noise_sd**2}
+    noise = {"output.bias_variance": variance, "noise": noise_sd[:, None] ** 2}
+    return noise | _limit(likelihood)
+
+
+def _limit(likelihood: AbstractLikelihood) -> dict[str, Array]:
+    """Most of |g|, which tells that there is one."""
+    return {"noise.limit": jnp.asarray(MOST_LOG)} if likelihood.kinds == 2 else {}
 
 
 @eqx.filter_jit
@@ -120,23 +147,28 @@ def _regression(
     network: Network, noise_sd: Float[Array, "draws targets"], *, key: PRNGKeyArray
 ) -> dict[str, Array]:
     """The arrays of `predict.mixture`."""
-    law = _law(network.output)
+    law, outputs = _law(network.output), network.likelihood.d_out
+    drawn = jnp.arange(outputs) >= network.likelihood.targets  # and not integrated
 
-    def one(key_draw: PRNGKeyArray) -> tuple[dict[str, Array], Array]:
-        key_hidden, key_output = jr.split(key_draw)
+    def one(key_draw: PRNGKeyArray) -> tuple[dict[str, Array], Array, Array, Array]:
+        key_sample, key_output = jr.split(key_draw)
         nothing = jnp.zeros((law.loc.shape[1] - 1, 1))
         f = network.output.conditional(nothing, jnp.zeros(1, int), key=key_output)
-        return _hidden(network, key_hidden), f.factor[:, 0]
+        sampled = network.sample(key=key_sample)
+        last = jnp.where(drawn[None], sampled.kernels[-1], 0)
+        bias = jnp.where(drawn, sampled.biases[-1], 0)
+        return _hidden(network, key_sample), f.factor[:, 0], last, bias
 
-    arrays, factor = lax.map(one, jr.split(key, len(noise_sd)))
-    factor = jnp.broadcast_to(factor, noise_sd.shape)
-    variance = factor**2 * law.own[None, :, -1] + noise_sd**2
+    arrays, factor, kernel, bias = lax.map(one, jr.split(key, len(noise_sd)))
+    factor = jnp.broadcast_to(factor, (len(noise_sd), outputs))
+    factor = jnp.where(drawn[None], 0, factor)
+    variance = factor**2 * law.own[None, :, -1]
     roots = jax.vmap(lambda f: _root_arrays(law.root * f[:, None, None], "output"))
     return arrays | {
-        "output.kernel": factor[:, None] * law.loc[:, :-1].T[None],
-        "output.bias": factor * law.loc[None, :, -1],
+        "output.kernel": factor[:, None] * law.loc[:, :-1].T[None] + kernel,
+        "output.bias": factor * law.loc[None, :, -1] + bias,
         "output.kernel_variance": factor[:, None] ** 2 * law.own[:, :-1].T[None],
-        "output.bias_variance": variance,
+        **_noise_arrays(network.likelihood, variance, noise_sd),
         **roots(factor),
     }
 

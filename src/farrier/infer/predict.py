@@ -27,7 +27,7 @@ from scipy import stats
 
 from ..core.random import normals
 from ..model.drawn import AnyNetwork, DrawKey, DrawnNetwork
-from ..model.likelihoods import GaussianLikelihood
+from ..model.likelihoods import AbstractNormalLikelihood
 
 CHUNK_VALUES = 2**19  # draws at once x rows x widest layer: what a cache holds ...
 LEAST_CHUNK = 512  # ... but no fewer rows: a chunk has a cost of its own
@@ -39,12 +39,12 @@ class Mixture(eqx.Module):
 
     loc: Float[Array, "draws rows targets"]
     own_variance: Float[Array, "draws rows targets"]  # v_s, from the output layer
-    noise_sd: Float[Array, "draws targets"]
+    noise_sd: Float[Array, " draws #rows targets"]
 
     @property
     def sd(self) -> Float[Array, "draws rows targets"]:
         """Standard deviation of each part of the mixture."""
-        return jnp.sqrt(self.own_variance + self.noise_sd[:, None] ** 2)
+        return jnp.sqrt(self.own_variance + self.noise_sd**2)
 
     def mean(self) -> Float[Array, "rows targets"]:
         """Mean of the mixture."""
@@ -52,8 +52,7 @@ class Mixture(eqx.Module):
 
     def noise_variance(self) -> Float[Array, "rows targets"]:
         """E[1 / gamma]: what stays however well the network is known."""
-        mean = (self.noise_sd**2).mean(0)
-        return jnp.broadcast_to(mean[None], self.loc.shape[1:])
+        return jnp.broadcast_to((self.noise_sd**2).mean(0), self.loc.shape[1:])
 
     def weights_variance(self) -> Float[Array, "rows targets"]:
         """Var[f]: what comes from not knowing the weights."""
@@ -97,7 +96,7 @@ def noise_sds(
     if isinstance(network, DrawnNetwork):
         return network.noise_sd[network.draw_keys(draws, key=key)]
     likelihood = network.likelihood
-    assert isinstance(likelihood, GaussianLikelihood)
+    assert isinstance(likelihood, AbstractNormalLikelihood)
     shape = np.asarray(likelihood.gamma.shape, float)
     levels = (np.arange(draws) + 0.5) / draws
     order = np.random.default_rng(np.asarray(jr.key_data(key)))
@@ -114,12 +113,16 @@ def mixture(
     key: PRNGKeyArray,
 ) -> Mixture:
     """The predictive of a regression network (P1), in standardised units."""
+    likelihood = network.likelihood
+    assert isinstance(likelihood, AbstractNormalLikelihood)
+    targets = likelihood.targets
 
-    def one(key_draw: DrawKey) -> tuple[Array, Array]:
-        return network.predictive(x, key=key_draw)
+    def one(key_draw: DrawKey) -> tuple[Array, Array, Array]:
+        loc, variance, drawn = network.predictive(x, key=key_draw)
+        return loc[:, :targets], variance[:, :targets], likelihood.log_ratio(drawn)
 
-    loc, variance = _over_draws(one, network, len(noise_sd), key=key)
-    return Mixture(loc, variance, noise_sd)
+    loc, variance, ratio = _over_draws(one, network, len(noise_sd), key=key)
+    return Mixture(loc, variance, noise_sd[:, None] * jnp.exp(ratio))
 
 
 def _over_draws(
@@ -228,11 +231,14 @@ def sampled_targets(
     """Draws of the targets: a whole function each, with fresh noise for each row."""
     key_weights, key_noise = jr.split(key)
     f = outputs(network, x, len(noise_sd), key=key_weights)
-    targets = jnp.arange(f.shape[2])
+    likelihood = network.likelihood
+    assert isinstance(likelihood, AbstractNormalLikelihood)
+    sd = noise_sd[:, None] * jnp.exp(likelihood.log_ratio(f))
+    targets = jnp.arange(likelihood.targets)
     noise = jax.vmap(lambda k: normals(rows, targets, key=k)[0])(
         jr.split(key_noise, len(f))
     )
-    return jnp.moveaxis(f + noise_sd[:, None] * noise, 0, -1)
+    return jnp.moveaxis(f[..., : likelihood.targets] + sd * noise, 0, -1)
 
 
 def by_chunks(

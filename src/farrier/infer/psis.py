@@ -14,7 +14,6 @@ import math
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -26,7 +25,7 @@ from scipy import stats
 from ..core.scales import Scale
 from ..core.weights import AbstractNormalWeights, Centred, Mixed
 from ..model.layers import Layer
-from ..model.likelihoods import GaussianLikelihood
+from ..model.likelihoods import AbstractNormalLikelihood
 from ..model.network import Network, SampledNetwork
 
 DRAWS = 2_000
@@ -62,7 +61,7 @@ def _noise(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws of the noise precisions (none for classes), and ln p - ln q of each."""
     likelihood = network.likelihood
-    if not isinstance(likelihood, GaussianLikelihood):
+    if not isinstance(likelihood, AbstractNormalLikelihood):
         return np.zeros((draws, 0)), np.zeros(draws)
     rate = np.exp(np.asarray(likelihood.gamma.log_rate, float))
     q: Any = stats.gamma(np.asarray(likelihood.gamma.shape, float), scale=1 / rate)
@@ -132,7 +131,6 @@ def _terms(
 ) -> tuple[Float[Array, " draws"], Float[Array, " draws"]]:
     """Log likelihood of the rows, and ln p - ln q of the network, for each draw."""
     layers = (*network.layers, network.output)
-    gaussian = isinstance(network.likelihood, GaussianLikelihood)
 
     def one(draw: tuple[PRNGKeyArray, Array]) -> tuple[Array, Array]:
         key_draw, precision = draw
@@ -141,10 +139,7 @@ def _terms(
         parts, ratios = zip(*found, strict=True)
         kernels, biases = zip(*parts, strict=True)
         f = SampledNetwork(kernels, biases, network.activation)(x)
-        if gaussian:
-            each = norm.logpdf(y, f, precision[None] ** -0.5).sum(1)
-        else:
-            each = jnp.take_along_axis(jax.nn.log_softmax(f), y[:, None], axis=1)[:, 0]
+        each = network.likelihood.log_density(y, f, precision)
         return weight @ each, jnp.stack(ratios).sum()
 
     pairs = (jr.split(key, len(gamma)), gamma)

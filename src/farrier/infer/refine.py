@@ -38,7 +38,6 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from ..core.weights import Centred, Mixed
 from ..model.drawn import DrawnNetwork
 from ..model.layers import Layer
-from ..model.likelihoods import GaussianLikelihood
 from ..model.network import ACTIVATIONS, Network, SampledNetwork
 from .compact import FOLD_ROWS, Nodes, activations, drop, is_normal, silence
 from .parallel import cores
@@ -542,11 +541,9 @@ def _networks(
         flat, key_draw = draw
         point = unravel(flat)
         network = target.sampled(point)
-        noise_sd = jnp.zeros(1)
-        if isinstance(likelihood, GaussianLikelihood):
-            f = network(target.x)
-            gamma = likelihood.precision_given(target.y, f, target.weight)
-            noise_sd = gamma.sample(key=key_draw) ** -0.5
+        f = network(target.x)
+        gamma = likelihood.precision_given(target.y, f, target.weight)
+        noise_sd = gamma.sample(key=key_draw) ** -0.5
         scales = {
             f"{name}_{scale}": jnp.exp(value)
             for name, each in zip(names, point, strict=True)
@@ -555,9 +552,7 @@ def _networks(
         return network.kernels, network.biases, scales, noise_sd
 
     keys = jr.split(key, len(points))
-    *found, noise_sd = lax.map(one, (points, keys), batch_size=4)
-    has_noise = isinstance(likelihood, GaussianLikelihood)
-    return *found, noise_sd if has_noise else noise_sd[:, :0]
+    return lax.map(one, (points, keys), batch_size=4)
 
 
 def mixing(outputs: np.ndarray) -> tuple[float, float]:

@@ -4,8 +4,9 @@
           / sum_o (var_rows f_o + noise_o)                                          (I1)
 
 g is an input or a group of inputs that are shuffled together, o an output, and noise_o
-the target's own variance, as in (S1). One value for each draw of the network: the
-spread over the draws is how sure the posterior is of it.
+the target's own variance, as in (S1). Where there are two kinds of outputs, the larger
+share counts. One value for each draw of the network: the spread over the draws is how
+sure the posterior is of it.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,6 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..model.drawn import AnyNetwork, DrawKey
-from ..model.likelihoods import GaussianLikelihood
 from ..model.network import ACTIVATIONS, SampledNetwork
 from .compact import target_noise
 
@@ -72,12 +72,8 @@ def _shares(
     *,
     key: PRNGKeyArray,
 ) -> Float[Array, "draws groups"]:
-    gaussian = isinstance(network.likelihood, GaussianLikelihood)
-    noise = target_noise(network).sum()
-
-    def view(f: Float[Array, "rows d_out"]) -> Float[Array, "rows d_out"]:
-        """Outputs as the target sees them: a softmax sees differences alone."""
-        return f if gaussian else f - f.mean(1, keepdims=True)
+    view, kinds = network.likelihood.seen, network.likelihood.kinds
+    by_kind = lambda values: values.reshape(kinds, -1).sum(1)
 
     def one(draw: tuple[DrawKey, Array]) -> Float[Array, " groups"]:
         key_draw, order = draw
@@ -85,14 +81,17 @@ def _shares(
         move = x[order] - x
         kernel, bias = sampled.kernels[0], sampled.biases[0]
         first = x @ kernel + bias[None]
-        f = view(_rest(sampled, first))
-        total = f.var(0).sum() + noise
+        f = _rest(sampled, first)
+        noise = target_noise(network, f)
+        f = view(f)
+        total = by_kind(f.var(0)) + by_kind(noise)
 
         def moved(group: Any) -> Float[Array, ""]:
             own, use = group
             # Only the inputs of the group change: so many products, not all of them.
             new = first + (move[:, own] * use[None]) @ kernel[own]
-            return 0.5 * ((view(_rest(sampled, new)) - f) ** 2).mean(0).sum() / total
+            away = ((view(_rest(sampled, new)) - f) ** 2).mean(0)
+            return (0.5 * by_kind(away) / total).max()
 
         return lax.map(moved, (columns, used))
 

@@ -83,7 +83,7 @@ def _look(
     laws = network.conditionals(x, key=key)
     hidden = [ACTIVATIONS[network.activation](law.draw()) for law in laws[:-1]]
     variances = [law.draw().var(1) for law in laws[1:]]
-    variances[-1] = variances[-1] + target_noise(network)
+    variances[-1] = variances[-1] + target_noise(network, laws[-1].draw().T)
     layers = (*network.layers[1:], network.output)
     tiny = jnp.finfo(float).tiny
     shares = [

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from .likelihoods import AbstractLikelihood, GaussianLikelihood
+from .likelihoods import AbstractLikelihood
 from .network import Network, SampledNetwork
 
 
@@ -34,12 +34,11 @@ class DrawnNetwork(eqx.Module):
             for name, layer in network.named_layers().items()
             for scale, found in layer.scales.items()
         }
-        gaussian = isinstance(network.likelihood, GaussianLikelihood)
         return cls(
             tuple(jnp.zeros((draws, d_in, nodes)) for d_in, nodes in shapes),
             tuple(jnp.zeros((draws, nodes)) for _, nodes in shapes),
             scales,
-            jnp.zeros((draws, network.likelihood.d_out if gaussian else 0)),
+            jnp.zeros((draws, network.likelihood.targets)),
             network.likelihood,
             network.activation,
         )
@@ -65,12 +64,16 @@ class DrawnNetwork(eqx.Module):
         biases = tuple(bias[key] for bias in self.biases)
         return SampledNetwork(kernels, biases, self.activation)
 
+    def noise_variance(self) -> Float[Array, " targets"]:
+        """Of each target with a noise: the mean over the draws."""
+        return (self.noise_sd**2).mean(0)
+
     def predictive(
         self, x: Float[Array, "rows d_in"], *, key: Int[Array, ""]
-    ) -> tuple[Float[Array, "rows d_out"], Float[Array, "rows d_out"]]:
+    ) -> tuple[Float[Array, "rows d_out"], ...]:
         """Outputs of the draw of this number; nothing is left to vary."""
         f = self.sample(key=key)(x)
-        return f, jnp.zeros_like(f)
+        return f, jnp.zeros_like(f), f
 
     def expected_norms(self) -> tuple[Float[Array, " _"], ...]:
         """For each hidden layer, the norm of the mean weights into each node."""

@@ -78,7 +78,11 @@ class Network(eqx.Module):
             layers.append(Layer.create(d_in, nodes, prior, posterior, key=key_layer))
             d_in = nodes
         output = Layer.create(
-            d_in, likelihood.d_out, prior.of_output(), posterior, key=key_output
+            d_in,
+            likelihood.d_out,
+            likelihood.output_prior(prior),
+            posterior,
+            key=key_output,
         )
         return cls(tuple(layers), output, likelihood, activation)
 
@@ -148,17 +152,24 @@ class Network(eqx.Module):
         kernels, biases = zip(*draws, strict=True)
         return SampledNetwork(kernels, biases, self.activation)
 
+    def noise_variance(self) -> Float[Array, " targets"]:
+        """Of each target with a noise."""
+        return self.likelihood.noise_variance()
+
     def predictive(
         self, x: Float[Array, "rows d_in"], *, key: PRNGKeyArray
-    ) -> tuple[Float[Array, "rows d_out"], Float[Array, "rows d_out"]]:
-        """Mean and variance of the outputs given a draw of all but the last weights."""
-        key_hidden, key_output = jr.split(key)
-        hidden = self.sample(key=key_hidden).hidden(x)
-        last = (x, *hidden)[-1]
+    ) -> tuple[Float[Array, "rows d_out"], ...]:
+        """Mean and variance of the outputs given a draw of all but the last weights.
+
+        The third array is the outputs with a draw of those weights too.
+        """
+        key_sample, key_output = jr.split(key)
+        sampled = self.sample(key=key_sample)
+        last = (x, *sampled.hidden(x))[-1]
         # Row 0 for all: one draw of the scale, shared by all rows.
         same = jnp.zeros(len(x), int)
         f = self.output.conditional(last.T, same, key=key_output)
-        return f.mean.T, f.variance.T
+        return f.mean.T, f.variance.T, sampled(x)
 
     def expected_norms(self) -> tuple[Float[Array, " _"], ...]:
         """For each hidden layer, the norm of the expected weights into each node."""
