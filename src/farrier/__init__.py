@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         load,
     )
     from .infer.refine import Nuts
+    from .infer.restarts import Restarts
     from .model.likelihoods import GaussianNoise
     from .report import write_report
 
@@ -48,6 +49,7 @@ __all__ = [
     "NodeHalfCauchy",
     "NodesDisplay",
     "Nuts",
+    "Restarts",
     "ScaleMixture",
     "TrainingWarning",
     "datasets",
@@ -74,6 +76,7 @@ _HOMES = {
     "ScaleMixture": ".core.priors",
     "GaussianNoise": ".model.likelihoods",
     "Nuts": ".infer.refine",
+    "Restarts": ".infer.restarts",
     "HorseshoeClassifier": ".estimators",
     "HorseshoeRegressor": ".estimators",
     "TrainingWarning": ".estimators",

@@ -63,6 +63,12 @@ def fit(
     prior: Annotated[
         str | None, typer.Option("--prior", help="By default horseshoe.")
     ] = None,
+    restarts: Annotated[
+        int | None,
+        typer.Option(
+            "--restarts", help="Mix so many fits, each from a seed of its own."
+        ),
+    ] = None,
     refine: Annotated[
         str | None,
         typer.Option(
@@ -104,7 +110,9 @@ def fit(
     task, why = (task, "--task says so.") if task else (found_task, why)
     train, test = _split(frame, target, task, holdout, seed)
     columns = Columns.learn(train, target, missing=missing, task=task)
-    estimator = _estimator(task, hidden, prior, refine, preset, max_iter, seed)
+    given = {"prior": prior, "n_restarts": restarts, "refine": refine}
+    given |= {"max_iter": max_iter}
+    estimator = _estimator(task, hidden, preset, given, seed)
     about = _about(data, columns, train, why)
     for line in _table_lines(columns, about, len(test)):
         say(line)
@@ -117,7 +125,7 @@ def fit(
             about["holdout"] = {"rows": len(test)} | model.scores(test)
         model.save(output)
     if not interrupted:
-        checkpoint.unlink(missing_ok=True)
+        _remove(checkpoint)
     found = _found(model, output) | {"notes": said}
     show(found, _fit_lines(found), as_json=as_json)
     if interrupted:
@@ -139,12 +147,22 @@ def _check_files(output: Path, checkpoint: Path, *, resume: bool, force: bool) -
             "fit anew."
         )
     if force:
-        checkpoint.unlink(missing_ok=True)
+        _remove(checkpoint)
     if checkpoint.exists() and not resume:
         raise ValueError(
             f"{str(checkpoint)!r} is of a fit that was stopped. Give --resume to go on "
             "with it, or --force to start anew."
         )
+
+
+def _remove(checkpoint: Path) -> None:
+    """Delete a checkpoint; several fits have numbered ones, one after the other."""
+    from ..checkpoint import numbered
+
+    number = 0
+    while (file := numbered(checkpoint, number)).exists():
+        file.unlink()
+        number += 1
 
 
 def _without(frame: "Frame", drop: list[str], target: str) -> "Frame":
@@ -182,10 +200,8 @@ def _split(
 def _estimator(
     task: str,
     hidden: str | None,
-    prior: str | None,
-    refine: str | None,
     preset: str | None,
-    max_iter: int | None,
+    given: dict[str, Any],
     seed: int,
 ) -> Any:
     from .. import presets
@@ -199,8 +215,7 @@ def _estimator(
         settings.pop("likelihood", None)
     if hidden is not None:
         settings["hidden_layer_sizes"] = _widths(hidden)
-    chosen = {"prior": prior, "refine": refine, "max_iter": max_iter}
-    settings |= {name: value for name, value in chosen.items() if value is not None}
+    settings |= {name: value for name, value in given.items() if value is not None}
     return CLASSES[task](**settings, random_state=seed)
 
 
