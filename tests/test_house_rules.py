@@ -80,6 +80,7 @@ ORDER = {
         "psis",
         "shrink",
         "refine",
+        "restarts",
     ),
     "tables": ("files", "columns", "table"),
     "report": ("figures", "content", "page"),

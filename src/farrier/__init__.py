@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         load,
     )
     from .infer.refine import Nuts
+    from .infer.restarts import Restarts
     from .model.likelihoods import GaussianNoise, HeteroscedasticNoise
     from .report import write_report
 
@@ -49,6 +50,7 @@ __all__ = [
     "NodeHalfCauchy",
     "NodesDisplay",
     "Nuts",
+    "Restarts",
     "ScaleMixture",
     "TrainingWarning",
     "datasets",
@@ -76,6 +78,7 @@ _HOMES = {
     "GaussianNoise": ".model.likelihoods",
     "HeteroscedasticNoise": ".model.likelihoods",
     "Nuts": ".infer.refine",
+    "Restarts": ".infer.restarts",
     "HorseshoeClassifier": ".estimators",
     "HorseshoeRegressor": ".estimators",
     "TrainingWarning": ".estimators",

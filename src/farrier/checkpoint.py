@@ -13,6 +13,12 @@ from .infer.train import History, Removal, Run, Status
 KIND = "checkpoint"
 
 
+def numbered(path: str | Path, number: int) -> Path:
+    """The file of one of several fits: the path, then `.1`, `.2`, ... after it."""
+    path = Path(path)
+    return path.with_name(f"{path.name}.{number}") if number else path
+
+
 def write_checkpoint(path: str | Path, run: Run, *, mark: str, seed: int) -> None:
     """Write a run; `mark` says which rows and settings it belongs to."""
     history = run.history

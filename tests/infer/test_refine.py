@@ -17,6 +17,7 @@ from farrier.infer.refine import (
     Target,
     ascended,
     candidates,
+    counts_of,
     log_prior_of,
     mixing,
     multiplied,
@@ -140,7 +141,7 @@ def test_without_rows_the_posterior_is_the_prior(getkey):
     data = Data.create(x, y, np.zeros(ROWS), batch_size=ROWS)
     nodes = find_nodes(target.network, target.x, 4, key=getkey())
     method = Nuts(chains=2, draws=600, kept=120, warm_up=300, depth=6)
-    found = refine(target.network, nodes, data, method, key=getkey())
+    found = refine([(target.network, nodes)], data, method, key=getkey())
     assert found is not None
     drawn, sampling = found
     assert sampling.divergences < 60
@@ -163,7 +164,9 @@ def test_equal_keys_give_equal_bits_and_progress_is_told(getkey):
     key, told, found = getkey(), [], []
     for _ in range(2):
         method = Nuts(chains=2, draws=30, kept=7, **QUICK)
-        found.append(refine(target.network, nodes, data, method, told.append, key=key))
+        found.append(
+            refine([(target.network, nodes)], data, method, told.append, key=key)
+        )
     (one, sampling), (other, _) = found
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -190,22 +193,23 @@ def test_ctrl_c_keeps_the_draws_so_far(getkey, monkeypatch):
     monkeypatch.setattr(module, "advance", advance)
     method = Nuts(chains=1, draws=100, **QUICK)
     last = 8  # six chunks of warm-up, two of draws
-    found = refine(target.network, nodes, data, method, key=getkey())
+    found = refine([(target.network, nodes)], data, method, key=getkey())
     assert found is not None
     assert found[1].draws == 50
     calls.clear()
     last = 3
-    assert refine(target.network, nodes, data, method, key=getkey()) is None
+    assert refine([(target.network, nodes)], data, method, key=getkey()) is None
 
 
 def test_candidates_are_the_best_nodes_and_all_that_are_on(getkey):
     target = made(key=getkey(), widths=(6,))
     nodes = find_nodes(target.network, target.x, 50, key=getkey())
-    few = candidates(target.network, nodes, 1, target.x, key=getkey())
-    assert few.widths[0] == min(6, max(1, nodes.widths[0]))
-    assert (
-        candidates(target.network, nodes, 6, target.x, key=getkey()) is target.network
-    )
+    counts = counts_of([(target.network, nodes)], 1)
+    assert counts[0] == max(1, nodes.widths[0])
+    few = candidates(target.network, nodes, counts, target.x, key=getkey())
+    assert few.widths[0] == min(6, counts[0])
+    same = candidates(target.network, nodes, (6,), target.x, key=getkey())
+    assert same is target.network
     on = np.argsort(-nodes.scores[0])[: few.widths[0]]
     np.testing.assert_array_equal(np.sort(few.layers[0].nodes), np.sort(on))
 

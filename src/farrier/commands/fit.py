@@ -71,6 +71,12 @@ def fit(
             "for regression alone.",
         ),
     ] = None,
+    restarts: Annotated[
+        int | None,
+        typer.Option(
+            "--restarts", help="Mix so many fits, each from a seed of its own."
+        ),
+    ] = None,
     refine: Annotated[
         str | None,
         typer.Option(
@@ -115,6 +121,7 @@ def fit(
     chosen = {
         "prior": prior,
         "likelihood": likelihood,
+        "n_restarts": restarts,
         "refine": refine,
         "max_iter": max_iter,
     }
@@ -131,7 +138,7 @@ def fit(
             about["holdout"] = {"rows": len(test)} | model.scores(test)
         model.save(output)
     if not interrupted:
-        checkpoint.unlink(missing_ok=True)
+        _remove(checkpoint)
     found = _found(model, output) | {"notes": said}
     show(found, _fit_lines(found), as_json=as_json)
     if interrupted:
@@ -153,12 +160,22 @@ def _check_files(output: Path, checkpoint: Path, *, resume: bool, force: bool) -
             "fit anew."
         )
     if force:
-        checkpoint.unlink(missing_ok=True)
+        _remove(checkpoint)
     if checkpoint.exists() and not resume:
         raise ValueError(
             f"{str(checkpoint)!r} is of a fit that was stopped. Give --resume to go on "
             "with it, or --force to start anew."
         )
+
+
+def _remove(checkpoint: Path) -> None:
+    """Delete a checkpoint; several fits have numbered ones, one after the other."""
+    from ..checkpoint import numbered
+
+    number = 0
+    while (file := numbered(checkpoint, number)).exists():
+        file.unlink()
+        number += 1
 
 
 def _without(frame: "Frame", drop: list[str], target: str) -> "Frame":

@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .. import persist
 from ..checkpoint import (
     history_arrays,
+    numbered,
     read_history,
     read_seed,
     resume,
@@ -41,7 +42,9 @@ from ..infer.compact import (
     drop,
     find_nodes,
 )
-from ..infer.refine import REFINEMENTS, Nuts, Sampling, refine
+from ..infer.parallel import train_many
+from ..infer.refine import REFINEMENTS, Fit, Nuts, Sampling, refine
+from ..infer.restarts import WEIGHTS, Restart, Restarts, mixed
 from ..infer.shrink import can_shrink, could_pay, shrunk
 from ..infer.train import (
     Data,
@@ -89,7 +92,8 @@ RISING = 0.02  # nats a row; a bound that rises by more at the end is not there 
 AGREE = 1.1  # an R-hat over this says that chains have not met
 # What a fit before has left behind.
 OUTDATED = ("_compaction", "compaction_", "_node_report", "_input_report")
-OUTDATED += ("sampling_", "_start")
+OUTDATED += ("sampling_", "restarts_", "_start")
+ENDED = (Status.CONVERGED, Status.BUDGET)
 PARTIAL_WARM_UP = 1_000  # steps of partial_fit over which the KL weight rises
 
 
@@ -104,6 +108,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
     compaction_: Compaction
     network_: AnyNetwork
     sampling_: Sampling
+    restarts_: tuple[Restart, ...]
 
     def __init__(
         self,
@@ -119,6 +124,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         batch_size="auto",
         max_iter="auto",
         averaging=0.0,
+        n_restarts=1,
         refine=None,
         early_stopping=True,
         tol=1e-3,
@@ -140,6 +146,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.averaging = averaging
+        self.n_restarts = n_restarts
         self.refine = refine
         self.early_stopping = early_stopping
         self.tol = tol
@@ -210,21 +217,22 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         """Train, and store what was learned; all of it, or nothing if it fails."""
         with all_or_nothing(self):
             rows = self._prepare(X, y, sample_weight)
-            job = self._job(*rows, checkpoint)
-            after_chunk, at_end = watcher(self, job, X, y)
-            run = self._train(job, checkpoint, callback, after_chunk)
-            self._finish(job, run, callback)
+            jobs = self._jobs(*rows, checkpoint)
+            after_chunk, at_end = watcher(self, jobs, X, y)
+            runs = self._train(jobs, checkpoint, callback, after_chunk)
+            self._finish(jobs, runs, callback)
             at_end()
         return self
 
-    def _job(
+    def _jobs(
         self,
         x: np.ndarray,
         y: np.ndarray,
         weight: np.ndarray,
         checkpoint: str | Path | None = None,
-    ) -> Job:
-        """The training that checked rows and the settings ask for."""
+    ) -> list[Job]:
+        """The training that checked rows and the settings ask for, fit by fit."""
+        count = self._checked_restarts().count
         going_on = self._goes_on
         self.__dict__.pop("_run", None)
         widths = self._checked_widths()
@@ -238,74 +246,108 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         x, y = self._x_standard(x), self._targets(y)
         if checkpoint is not None:
             self._mark = self._fingerprint(x, y, weight)
-            stored = read_seed(checkpoint, mark=self._mark)
-            seed = seed if stored is None else stored
+            files = [numbered(checkpoint, number) for number in range(count)]
+            stored = [read_seed(file, mark=self._mark) for file in files]
+            seed = next((s for s in stored if s is not None), seed)
         self._seed = seed
         data = Data.create(x, y, weight, batch_size=config.batch_size)
         if going_on and widths == self._built_widths:
             widths = self._variational().widths  # some may have left since
         else:
             self._built_widths = widths
-        network = self._build(x.shape[1], widths, weight.sum())
-        if going_on:
-            network = _with_rows(self._variational(), network)
         self._rows_seen = weight.sum()
-        run = Run.create(network, config)
-        if checkpoint is not None:
-            run = resume(checkpoint, run)
         self._keep_check_rows(x, y)
-        job = Job(run, data, config, self._key("train"))
-        if self.shrink and can_shrink(job) and could_pay(job):
-            job.shrink = shrunk
-        return job
+        jobs = []
+        for number in range(count):
+            network = self._build(x.shape[1], widths, weight.sum(), number)
+            if going_on:
+                network = _with_rows(self._variational(), network)
+            run = Run.create(network, config)
+            if checkpoint is not None:
+                run = resume(numbered(checkpoint, number), run)
+            job = Job(run, data, config, self._key("train", number))
+            if self.shrink and can_shrink(job) and could_pay(job):
+                job.shrink = shrunk
+            jobs.append(job)
+        return jobs
 
     def _train(
         self,
-        job: Job,
+        jobs: list[Job],
         checkpoint: str | Path | None,
         callback: Callback | None,
         watch: Callable[[Run], None],
-    ) -> Run:
+    ) -> list[Run]:
         """The training loop with its progress and its checkpoints."""
-        watchers = [watch]
+        watchers: list[Callable[[int, Run], None]] = [lambda number, run: watch(run)]
         if checkpoint is not None:
             watchers.append(
-                lambda run: write_checkpoint(
-                    checkpoint, run, mark=self._mark, seed=self._seed
+                lambda number, run: write_checkpoint(
+                    numbered(checkpoint, number), run, mark=self._mark, seed=self._seed
                 )
             )
+        budgets = [job.config.steps for job in jobs]
         if callback is not None:
-            steps = job.config.steps * (1 if self.refine is None else 2)
-            watchers.append(
-                lambda run: callback(int(run.state.step) / steps, run.history)
-            )
+            done = steps_counter(budgets)
+            steps = sum(budgets) * (1 if self.refine is None else 2)
+            watchers.append(lambda n, run: callback(done(n, run) / steps, run.history))
         with ExitStack() as stack:
             if self.verbose:
-                show = stack.enter_context(progress("fit", job.config.steps))
-                rows = int(job.data.rows)
-                watchers.append(lambda run: show(*_progress_note(run, rows)))
+                show = stack.enter_context(progress(_title(jobs), sum(budgets)))
+                rows, shown = int(jobs[0].data.rows), steps_counter(budgets)
+                watchers.append(lambda n, run: show(shown(n, run), _note(run, rows)))
 
-            def after_chunk(run: Run) -> None:
+            def after_chunk(number: int, run: Run) -> None:
                 for watch in watchers:
-                    watch(run)
+                    watch(number, run)
 
-            return train(job, after_chunk)
+            if len(jobs) == 1:
+                return [train(jobs[0], partial(after_chunk, 0))]
+            runs = dict(train_many(jobs, after_chunk))
+            return [runs[number] for number in range(len(jobs))]
 
-    def _finish(self, job: Job, run: Run, callback: Callback | None = None) -> Self:
+    def _finish(
+        self, jobs: list[Job], runs: list[Run], callback: Callback | None = None
+    ) -> Self:
         """Keep what a fit learned, and warn of what its user should know."""
-        self._store(run, int(job.data.batches))
+        data, kept = jobs[0].data, _best_first(runs)
+        self._store(kept[0], int(data.batches))
+        fits = []
+        if len(runs) > 1:
+            assert isinstance(data, Data)
+            fits = self._mix(data, kept)
+            self._warn_of_restarts(runs, kept)
         self._warn_of_widths()
         method = self._checked_refine()
-        ended = (Status.CONVERGED, Status.BUDGET)
-        if method is not None and self.history_.status in ended:
-            assert isinstance(job.data, Data)
-            self._sample(job.data, method, callback)
+        if method is not None and self.history_.status in ENDED:
+            fits = fits or [(self._variational(), self._nodes)]
+            assert isinstance(data, Data)
+            self._sample(data, method, fits, callback)
         return self
 
-    def _sample(self, data: Data, method: Nuts, callback: Callback | None) -> None:
+    def _mix(self, data: Data, runs: list[Run]) -> list[Fit]:
+        """Put a mixture of all fits in the place of the best one (W1)."""
+        networks = [run.state.result for run in runs]
+        method, key = self._checked_restarts(), self._key("predict")
+        weights = WEIGHTS[method.weights](networks, data, self.n_draws, key=key)
+        fits = [(network, self._nodes_of(network)) for network in networks]
+        few = data.x[: int(data.rows) : -(-int(data.rows) // SCORE_ROWS)]
+        self.network_ = mixed(fits, weights, few, self.n_draws, key=key)
+        self.restarts_ = tuple(
+            Restart(_last_bound(run), float(weight), nodes.widths)
+            for run, weight, (_, nodes) in zip(runs, weights, fits, strict=True)
+        )
+        self.__dict__.pop("_node_report", None)
+        return fits
+
+    def _sample(
+        self,
+        data: Data,
+        method: Nuts,
+        fits: list[Fit],
+        callback: Callback | None,
+    ) -> None:
         """Put draws of the exact posterior in the place of the variational one."""
-        start = self.network_
-        assert isinstance(start, Network)
         with ExitStack() as stack:
             show = lambda done, text: None
             if self.verbose:
@@ -317,14 +359,24 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
                     callback(0.5 + 0.5 * done / method.iterations, self.history_)
 
             key = self._key("refine")
-            found = refine(start, self._nodes, data, method, after_chunk, key=key)
+            found = refine(fits, data, method, after_chunk, key=key)
         if found is not None:
             self.network_, self.sampling_ = found
-            self._start = start
             self.__dict__.pop("_node_report", None)
+            if len(fits) == 1:
+                self._start = fits[0][0]
+            else:
+                self._weigh_by_chains(method.chains)
         if found is None or found[1].draws < method.draws:
             self.history_.status = Status.INTERRUPTED
         self._warn_of_sampling()
+
+    def _weigh_by_chains(self, chains: int) -> None:
+        """Give each fit the share of the chains that began at it."""
+        count = len(self.restarts_)
+        begun = np.bincount(np.arange(chains) % count, minlength=count) / chains
+        pairs = zip(self.restarts_, begun.tolist(), strict=True)
+        self.restarts_ = tuple(dataclasses.replace(r, weight=w) for r, w in pairs)
 
     def _variational(self) -> Network:
         """The posterior that training goes on from."""
@@ -332,9 +384,21 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         if isinstance(network, Network):
             return network
         raise ValueError(
-            "This model was refined and comes from a file, which holds draws and not "
-            "the posterior that training could go on from. Call `fit` on a new one."
+            "This model was refined and comes from a file, or mixes several fits: it "
+            "holds draws and not the posterior that training could go on from. Call "
+            "`fit` on a new one."
         )
+
+    def _checked_restarts(self) -> Restarts:
+        found: Any = self.n_restarts
+        if not isinstance(found, Restarts):
+            found = Restarts(count=checked_count("n_restarts", found, least=1))
+        if found.count > 1 and self.warm_start:
+            raise ValueError(
+                "`warm_start` goes on from one posterior, and `n_restarts` asks for "
+                f"{found.count}. Leave one of the two out."
+            )
+        return found
 
     def _checked_refine(self) -> Nuts | None:
         if self.refine is None:
@@ -360,12 +424,13 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         """What the posterior says of each node, worked out when first asked for."""
         check_is_fitted(self)
         if not hasattr(self, "_node_report"):
-            x, _ = self._check_rows
-            few = jnp.asarray(x[:: -(-len(x) // SCORE_ROWS)], float)
-            self._node_report = find_nodes(
-                self.network_, few, self.n_draws, key=self._key("nodes")
-            )
+            self._node_report = self._nodes_of(self.network_)
         return self._node_report
+
+    def _nodes_of(self, network: AnyNetwork) -> Nodes:
+        x, _ = self._check_rows
+        few = jnp.asarray(x[:: -(-len(x) // SCORE_ROWS)], float)
+        return find_nodes(network, few, self.n_draws, key=self._key("nodes"))
 
     @property
     def widths_(self) -> tuple[int, ...]:
@@ -417,6 +482,15 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
                 f"{rise:.2g} nats a row. Try a larger `max_iter`."
             )
 
+    def _warn_of_restarts(self, runs: list[Run], kept: list[Run]) -> None:
+        if len(kept) < len(runs):
+            warn(
+                f"The model mixes {len(kept)} of {len(runs)} fits. They ended so: "
+                f"{', '.join(run.history.status for run in runs)}."
+            )
+        if any(run.history.status is Status.INTERRUPTED for run in runs):
+            self.history_.status = Status.INTERRUPTED
+
     def _warn_of_sampling(self) -> None:
         if self.history_.status is Status.INTERRUPTED:
             got = self.sampling_.draws if hasattr(self, "sampling_") else 0
@@ -455,6 +529,11 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         self, x: np.ndarray, y: np.ndarray, weight: np.ndarray, n_rows
     ) -> Self:
         """One pass over the given rows, at a constant learning rate."""
+        if (count := self._checked_restarts().count) > 1:
+            raise ValueError(
+                "`partial_fit` goes on from one posterior, and `n_restarts` asks for "
+                f"{count}. Set `n_restarts` to 1, or call `fit`."
+            )
         if not hasattr(self, "network_"):
             widths = self._checked_widths()
             self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -582,7 +661,9 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         checked_count("n_draws", self.n_draws, least=2)
         return tuple(int(size) for size in sizes)
 
-    def _build(self, d_in: int, widths: tuple[int, ...], rows: float) -> Network:
+    def _build(
+        self, d_in: int, widths: tuple[int, ...], rows: float, restart: int = 0
+    ) -> Network:
         return Network.create(
             d_in,
             widths,
@@ -590,13 +671,15 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             checked_choice("prior", self.prior, PRIORS, AbstractPrior),
             checked_choice("posterior", self.posterior, POSTERIORS, AbstractPosterior),
             activation=self.activation,
-            key=self._key("build"),
+            key=self._key("build", restart),
         )
 
-    def _key(self, purpose: str) -> jax.Array:
-        """The key of one use of the seed."""
+    def _key(self, purpose: str, restart: int = 0) -> jax.Array:
+        """The key of one use of the seed; the first of several fits has the seed's."""
         uses = ("build", "train", "nodes", "predict", "refine")
-        return jr.fold_in(jr.key(self._seed), uses.index(purpose))
+        key = jr.key(self._seed)
+        key = jr.fold_in(key, len(uses) + restart) if restart else key
+        return jr.fold_in(key, uses.index(purpose))
 
     @abc.abstractmethod
     def _likelihood_for(self, rows: float) -> AbstractLikelihood:
@@ -684,6 +767,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             },
             "history": history.summary(),
             "sampling": vars(self.sampling_) if hasattr(self, "sampling_") else None,
+            "restarts": [vars(restart) for restart in getattr(self, "restarts_", ())],
         }
         arrays = persist.flatten(self.network_, "network")
         arrays |= persist.flatten(compacted.network, "compact")
@@ -718,8 +802,9 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         keep = tuple(arrays[f"nodes[{layer}].keep"] for layer in layers)
         done = header["compaction"].pop("done")
         whole = tuple(np.ones_like(kept) for kept in keep)
-        sampled = header.get("sampling") is not None
-        read = partial(model._read_network, arrays=arrays, sampled=sampled)
+        sampled, several = header.get("sampling"), header.get("restarts")
+        drawn = sampled is not None or bool(several)
+        read = partial(model._read_network, arrays=arrays, drawn=drawn)
         model.network_ = read(keep if done else whole, "network")
         compacted = read(keep, "compact")
         model._compaction = Compaction(compacted, keep, **header["compaction"])
@@ -729,22 +814,25 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         form = eqx.filter_eval_shape(lambda: model._build(1, ones, 1.0))
         names = form.term_names()
         model.history_ = read_history(names, arrays, header["history"])
-        if sampled:
-            model.sampling_ = Sampling(**header["sampling"])
+        if sampled is not None:
+            model.sampling_ = Sampling(**sampled)
+        if several:
+            fields = [r | {"widths": tuple(r["widths"])} for r in several]
+            model.restarts_ = tuple(Restart(**each) for each in fields)
         model._node_report = Nodes(
             tuple(arrays[f"nodes[{layer}].shares"] for layer in layers)
         )
         return model
 
     def _read_network(
-        self, keep: tuple[np.ndarray, ...], prefix: str, arrays: dict, *, sampled: bool
+        self, keep: tuple[np.ndarray, ...], prefix: str, arrays: dict, *, drawn: bool
     ) -> AnyNetwork:
         """The network of a file, which has the kept nodes of the one that was built."""
         widths = tuple(len(kept) for kept in keep)
 
         def skeleton() -> AnyNetwork:
             network = drop(self._build(self.n_features_in_, widths, 1.0), keep)
-            if not sampled:
+            if not drawn:
                 return network
             return DrawnNetwork.like(network, len(arrays[f"{prefix}.noise_sd"]))
 
@@ -789,13 +877,44 @@ def _with_rows(old: Network, new: Network) -> Network:
     return _with_total(old, new.likelihood)
 
 
-def _progress_note(run: Run, rows: int) -> tuple[int, str]:
-    last = run.history.bound[-1] / rows
-    return int(run.state.step), f"bound {last:.3f} nats a row"
+def _title(jobs: list[Job]) -> str:
+    return "fit" if len(jobs) == 1 else f"{len(jobs)} fits"
+
+
+def _note(run: Run, rows: int) -> str:
+    return f"bound {run.history.bound[-1] / rows:.3f} nats a row"
+
+
+def steps_counter(budgets: list[int]) -> Callable[[int, Run], int]:
+    """What counts the steps of all fits; one that ended early has done all its steps.
+
+    It is called with the number of a fit and its run.
+    """
+    done = [0] * len(budgets)
+
+    def count(number: int, run: Run) -> int:
+        ended = run.history.status is not Status.RUNNING
+        done[number] = budgets[number] if ended else int(run.state.step)
+        return sum(done)
+
+    return count
+
+
+def _last_bound(run: Run) -> float:
+    bound = run.history.bound
+    return float(bound[-1]) if len(bound) and np.isfinite(bound[-1]) else -math.inf
+
+
+def _best_first(runs: list[Run]) -> list[Run]:
+    """Fits that have ended, or else those under way, by their bounds."""
+    ended = [run for run in runs if run.history.status in ENDED]
+    stopped = [run for run in runs if run.history.status is Status.INTERRUPTED]
+    under_way = [run for run in stopped if math.isfinite(_last_bound(run))]
+    return sorted(ended or under_way or runs[:1], key=_last_bound, reverse=True)
 
 
 _CHOICES = (*PRIORS.values(), *POSTERIORS.values(), *REFINEMENTS.values())
-_CHOICES += (*NOISES.values(), Categorical())
+_CHOICES += (*NOISES.values(), Categorical(), Restarts())
 _OBJECTS = {type(choice).__name__: type(choice) for choice in _CHOICES}
 
 

@@ -22,13 +22,14 @@ else:
 
 
 def watcher(
-    estimator: Any, job: Job, X: Any, y: Any
+    estimator: Any, jobs: list[Job], X: Any, y: Any
 ) -> tuple[Callable[[Run], None], Callable[[], None]]:
     """What to call after each chunk of steps, and when the fit has ended."""
     if not hasattr(estimator, "_init_callback_context"):
         return lambda run: None, lambda: None
+    job = jobs[0]
     steps_in_chunk = job.steps_per_record * RECORDS_PER_CHUNK
-    chunks = -(-job.config.steps // steps_in_chunk)
+    chunks = len(jobs) * -(-job.config.steps // steps_in_chunk)
     fit = estimator._init_callback_context(max_subtasks=chunks)
     fit.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
 

@@ -49,5 +49,6 @@ def _check_settings(estimator: Estimator, params: dict[str, Any]) -> None:
     estimator._checked_widths()
     estimator._config(2)
     estimator._checked_refine()
+    estimator._checked_restarts()
     checked_choice("prior", estimator.prior, PRIORS, AbstractPrior)
     checked_choice("posterior", estimator.posterior, POSTERIORS, AbstractPosterior)

@@ -16,7 +16,7 @@ from ..infer.train import Status
 MOST_DRAWS = 1_000_000
 # Constructor arguments that files of the present format may lack: they get the default,
 # with which a fit was the same before there was the argument.
-NEWER_PARAMS: frozenset[str] = frozenset({"refine"})
+NEWER_PARAMS: frozenset[str] = frozenset({"refine", "n_restarts"})
 
 Test = Callable[[Any], bool]
 
@@ -90,6 +90,7 @@ _SAMPLING = record(
     gradients=whole(0),
     seconds=is_number,
 )
+_RESTARTS = list_of(record(bound=is_number, weight=is_number, widths=list_of(whole(0))))
 _KINDS = {
     "warm_start": (bool, int),
     "shrink": (bool, int),
@@ -115,6 +116,9 @@ def check_header(header: dict, arrays: dict[str, np.ndarray], params: set[str]) 
     sampling = header.get("sampling")
     if sampling is not None and not _SAMPLING(sampling):
         raise ValueError(f"`sampling` is {sampling!r:.80}")
+    restarts = header.get("restarts", [])
+    if not _RESTARTS(restarts):
+        raise ValueError(f"`restarts` is {restarts!r:.80}")
     found = header["params"].keys()
     for name in sorted((params ^ found) - (NEWER_PARAMS - found)):
         what = "misses" if name in params else "has an unknown"

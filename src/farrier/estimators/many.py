@@ -9,8 +9,8 @@ from sklearn.base import clone
 
 from ..console import progress
 from ..infer.parallel import train_many
-from ..infer.train import Run, Status
-from .base import NetworkEstimator
+from ..infer.train import Job, Run, Status
+from .base import NetworkEstimator, steps_counter
 from .checks import Unchecked, put_back
 
 
@@ -56,25 +56,32 @@ def fit_many(
     before = [vars(model).copy() for model in models]
     ended: set[int] = set()
     try:
-        jobs = []
+        jobs: list[list[Job]] = []
         for index, model in enumerate(models):
             part = (X, y, sample_weight)
             if rows is not None:
                 part = tuple(_take(values, rows[index]) for values in part)
             try:
-                jobs.append(model._job(*model._prepare(*part)))
+                jobs.append(model._jobs(*model._prepare(*part)))
             except ValueError as error:
                 error.add_note(f"This is about model {index} of `fit_many`.")
                 raise
+        flat = [(i, n, job) for i, of in enumerate(jobs) for n, job in enumerate(of)]
+        runs: list[dict[int, Run]] = [{} for _ in models]
         with ExitStack() as stack:
-            after_chunk = lambda index, run: None
+            after_chunk = lambda place, run: None
             if verbose:
-                budgets = [job.config.steps for job in jobs]
-                title = f"{len(jobs)} fits"
+                budgets = [job.config.steps for *_, job in flat]
+                title = f"{len(flat)} fits"
                 show = stack.enter_context(progress(title, sum(budgets)))
                 after_chunk = _steps_shown(show, budgets)
-            for index, run in train_many(jobs, after_chunk):
-                models[index]._finish(jobs[index], run)
+            for place, run in train_many([job for *_, job in flat], after_chunk):
+                index, number, _ = flat[place]
+                runs[index][number] = run
+                if len(runs[index]) < len(jobs[index]):
+                    continue
+                found = [runs[index][number] for number in range(len(jobs[index]))]
+                models[index]._finish(jobs[index], found)
                 ended.add(index)
                 after_fit(index, models[index])
     except BaseException:  # what is fitted stays; the others are as they were
@@ -117,12 +124,11 @@ def _steps_shown(
     show: Callable[[int, str], None], budgets: list[int]
 ) -> Callable[[int, Run], None]:
     """Progress over all fits; one that ends early has done all its steps."""
-    done = [0] * len(budgets)
+    count, over = steps_counter(budgets), set[int]()
 
     def after_chunk(index: int, run: Run) -> None:
-        ended = run.history.status is not Status.RUNNING
-        done[index] = budgets[index] if ended else int(run.state.step)
-        over = sum(d == b for d, b in zip(done, budgets, strict=True))
-        show(sum(done), f"{over} ended")
+        if run.history.status is not Status.RUNNING:
+            over.add(index)
+        show(count(index, run), f"{len(over)} ended")
 
     return after_chunk

@@ -66,6 +66,10 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
     averaging
         Share that each step keeps of a moving average of all parameters over the steps
         (Polyak averaging), which is then the result of `fit`; 0 is the last step.
+    n_restarts
+        Independent fits of the same rows, each from a seed of its own, that are mixed
+        into one posterior with equal weights; `Restarts(count=5, weights="stacked")`
+        weighs them. With `refine`, each chain begins at another of them.
     refine
         None, "nuts", or an object such as `Nuts(chains=4)`: after the variational fit,
         sample the exact posterior of the nodes that matter. Better predictions, for
@@ -103,6 +107,9 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         The bound and its terms over the steps.
     n_iter_
         Passes over the data.
+    restarts_
+        With `n_restarts` over 1: bound, weight and widths of each fit, best bound
+        first. `history_` and `n_iter_` are those of the first.
     sampling_
         With `refine`: chains, draws, R-hat and effective draws of the predictions.
 

@@ -69,9 +69,11 @@ def summarise(model: NetworkEstimator, k: float | None) -> Summary:
     if model.network_.likelihood.targets:
         lines.append(("noise sd", _noise(model)))
     lines.append(("compaction", str(model._compacted())))
+    if hasattr(model, "restarts_"):
+        lines.append(("restarts", _restarts(model)))
     if hasattr(model, "sampling_"):
         lines.append(("sampling", str(model.sampling_)))
-    else:
+    elif not isinstance(model.network_, DrawnNetwork):
         lines.append(("Pareto k", _word_on(k)))
     return Summary(type(model).__name__, tuple(lines))
 
@@ -125,6 +127,16 @@ def _training(history: History) -> str:
     skipped = f", {history.skipped} not finite and skipped" if history.skipped else ""
     ending = ENDINGS[history.status]
     return f"{ending}; {steps:,} steps{skipped} in {history.seconds:.0f} s"
+
+
+def _restarts(model: NetworkEstimator) -> str:
+    """Bound, weight and widths of each fit."""
+    each = [
+        f"{r.bound / model._rows_seen:.3f} (weight {r.weight:.2f}, "
+        f"{' and '.join(map(str, r.widths))} nodes on)"
+        for r in model.restarts_
+    ]
+    return f"{len(each)} fits of bound {', '.join(each)}"
 
 
 def _noise(model: NetworkEstimator) -> str:

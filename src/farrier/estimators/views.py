@@ -17,6 +17,7 @@ from ..displays import (
 from ..infer.compact import is_normal
 from ..infer.psis import log_weights, pareto_k
 from ..infer.relevance import input_shares
+from ..model.drawn import DrawnNetwork
 from ..model.network import Network
 from .base import NetworkEstimator
 from .checks import Unchecked, checked_level, numbers_only
@@ -52,8 +53,8 @@ class ViewedEstimator(NetworkEstimator):
             weights of whole networks (K2).
         """
         check_is_fitted(self)
-        sampled = hasattr(self, "sampling_")  # then there is no q to be far away
-        k = None if X is None or sampled else self._pareto_k(X, y, sample_weight)
+        drawn = isinstance(self.network_, DrawnNetwork)  # then q has no density
+        k = None if X is None or drawn else self._pareto_k(X, y, sample_weight)
         return summarise(self, k)
 
     def _pareto_k(self, X: Unchecked, y: Unchecked, sample_weight: Unchecked) -> float:

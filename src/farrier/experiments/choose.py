@@ -17,6 +17,7 @@ import numpy as np
 from .. import datasets
 from ..estimators import HorseshoeRegressor
 from ..infer.refine import Nuts
+from ..infer.restarts import Restarts
 from ..plots import Figure, legend_below, new_figure
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
 from .uci import files_of, mean, rmse
@@ -27,6 +28,8 @@ PLAIN = "variational"
 CANDIDATES: dict[str, dict[str, Any]] = {
     PLAIN: {},
     "variational, node": {"posterior": "node"},
+    "5 restarts": {"n_restarts": 5},
+    "5 restarts, stacked": {"n_restarts": Restarts(weights="stacked")},
     "20 nodes": {"refine": Nuts(candidates=20)},
     "50 nodes": {"refine": Nuts(candidates=50)},
     "trial": {"refine": Nuts(chains=1, warm_up=150, draws=25, depth=2)},

@@ -253,7 +253,8 @@ def drop(network: Network, keep: tuple[np.ndarray, ...]) -> Network:
     return with_layers(network, layers)
 
 
-def _drop_draws(network: DrawnNetwork, keep: tuple[np.ndarray, ...]) -> DrawnNetwork:
+def pick_draws(network: DrawnNetwork, keep: tuple[np.ndarray, ...]) -> DrawnNetwork:
+    """The draws of these nodes of each hidden layer: a mask, or numbers in order."""
     kernels, biases = [*network.kernels], [*network.biases]
     scales = dict(network.scales)
     for index, kept in enumerate(keep):
@@ -357,7 +358,7 @@ def compact(
         return Compaction(network, everything, 0.0, 0.0)
     few = jnp.asarray(x[:: -(-len(x) // FOLD_ROWS)], float)
     quiet = _silencer(network, few, draws, key=key)
-    check = partial(_check_values, x=x, y=y, draws=draws, key=key)
+    check = partial(check_values, x=x, y=y, draws=draws, key=key)
     mean, sd, density = check(network)
     for keep in _candidates(nodes):
         small = quiet(keep)
@@ -367,7 +368,7 @@ def compact(
         if moved <= MOVED or all(kept.all() for kept in keep):
             change = float((new_density - density).mean())
             if isinstance(small, DrawnNetwork):
-                return Compaction(_drop_draws(small, keep), keep, moved, change)
+                return Compaction(pick_draws(small, keep), keep, moved, change)
             return Compaction(drop(small, keep), keep, moved, change)
     raise AssertionError("the last candidate keeps all nodes")
 
@@ -390,7 +391,7 @@ def _candidates(nodes: Nodes) -> Iterator[tuple[np.ndarray, ...]]:
         done, extra = extra, 3 * extra // 2 + 1
 
 
-def _check_values(
+def check_values(
     network: AnyNetwork, x: np.ndarray, y: np.ndarray, draws: int, key: PRNGKeyArray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """What must not move, predictive standard deviation over targets, log density."""

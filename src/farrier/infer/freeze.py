@@ -92,8 +92,8 @@ class Moments:
         del draws, key
         if isinstance(network, DrawnNetwork):
             raise ValueError(
-                "A refined posterior is a set of draws and has no moments to carry "
-                "from layer to layer. Export its draws: `method=Draws()`."
+                "A posterior that is a set of draws has no moments to carry from layer "
+                "to layer. Export its draws: `method=Draws()`."
             )
         frozen = {}
         for index, layer in enumerate(network.layers):

@@ -14,7 +14,7 @@ chains run the same compiled program, one on each core, a few iterations at a ti
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -62,7 +62,8 @@ class Nuts:
         Nodes of each hidden layer that are sampled, best first; more where more are on.
         The posterior of their scales selects among them.
     chains
-        Markov chains. Each begins at a draw of the variational posterior.
+        Markov chains. Each begins at a draw of the variational posterior; of several
+        fits (`n_restarts`), the next chain begins at the next fit, best bound first.
     warm_up
         Iterations of each chain in which step and masses are adapted.
     draws
@@ -140,6 +141,7 @@ class LayerPoint(eqx.Module):
     log_scales: dict[str, Float[Array, "..."]]
 
 
+Fit = tuple[Network, Nodes]  # a variational posterior, and what it says of its nodes
 Point = tuple[LayerPoint, ...]  # one for each layer, the output last
 
 
@@ -274,14 +276,14 @@ class Chain(eqx.Module):
     seen: Int[Array, ""]  # iterations so far
 
     @classmethod
-    def create(cls, target: Target, key: PRNGKeyArray) -> "Chain":
-        """A chain before its first iteration."""
-        return jax.tree.map(np.asarray, _first(target, key=key))
+    def create(cls, target: Target, start: Network, key: PRNGKeyArray) -> "Chain":
+        """A chain before its first iteration, near a draw of `start`."""
+        return jax.tree.map(np.asarray, _first(target, start, key=key))
 
 
 @eqx.filter_jit
-def _first(target: Target, *, key: PRNGKeyArray) -> Chain:
-    flat, unravel = ravel_pytree(start_of(target.network, key=key))
+def _first(target: Target, start: Network, *, key: PRNGKeyArray) -> Chain:
+    flat, unravel = ravel_pytree(start_of(start, key=key))
     flat = ascended(target, flat)
     state = blackjax.nuts.init(flat, lambda v: target.log_density(unravel(v)))
     mass = _masses[0](len(flat))
@@ -376,34 +378,45 @@ def window_ends(warm_up: int) -> set[int]:
 def candidates(
     network: Network,
     nodes: Nodes,
-    count: int,
+    counts: tuple[int, ...],
     x: Float[Array, "rows d_in"],
     *,
     key: PRNGKeyArray,
 ) -> Network:
-    """The network with `count` nodes of each layer, or more where more are on.
+    """The network with the best so many nodes of each layer.
 
-    The others are folded into the rest (C1). Where the posterior ties the nodes of a
-    layer to each other, all stay.
+    The others are folded into the rest (C1).
     """
-    if not is_normal(network):
-        return network
-    keep = []
-    for score, on in zip(nodes.scores, nodes.on, strict=True):
-        kept = np.zeros(len(score), bool)
-        kept[
-            np.argsort(-score, kind="stable")[: max(count, round_up(int(on.sum())))]
-        ] = True
-        keep.append(kept)
+    keep = best_nodes(nodes, counts)
     if all(kept.all() for kept in keep):
         return network
     hidden = activations(network, x, FOLD_DRAWS, key=key)
-    return drop(silence(network, tuple(keep), hidden), tuple(keep))
+    return drop(silence(network, keep, hidden), keep)
+
+
+def best_nodes(nodes: Nodes, counts: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+    """For each hidden layer, which nodes are among the best so many."""
+    keep = []
+    for score, count in zip(nodes.scores, counts, strict=True):
+        kept = np.zeros(len(score), bool)
+        kept[np.argsort(-score, kind="stable")[:count]] = True
+        keep.append(kept)
+    return tuple(keep)
+
+
+def counts_of(fits: Sequence[Fit], least: int) -> tuple[int, ...]:
+    """Nodes of each layer that fits keep: `least`, or more where one has more on.
+
+    Where the posterior ties the nodes of a layer to each other, all stay.
+    """
+    if not all(is_normal(network) for network, _ in fits):
+        return fits[0][0].widths
+    on = np.max([nodes.widths for _, nodes in fits], axis=0).tolist()
+    return tuple(max(least, round_up(count)) for count in on)
 
 
 def refine(
-    network: Network,
-    nodes: Nodes,
+    fits: Sequence[Fit],
     data: Data,
     method: Nuts,
     after_chunk: Callable[[int], None] = lambda done: None,
@@ -412,6 +425,7 @@ def refine(
 ) -> tuple[DrawnNetwork, Sampling] | None:
     """Draws of the posterior, and how the sampling went.
 
+    Chains begin at the fits in turn; these may differ in nothing but their posterior.
     `after_chunk` is called with the number of iterations that are done. `Ctrl-C` ends
     it with the draws so far, or with None before there are any.
     """
@@ -419,10 +433,16 @@ def refine(
     key_fold, key_start, key_chain, key_noise = jr.split(key, 4)
     every = -(-int(data.rows) // FOLD_ROWS)
     few = data.x[: int(data.rows) : every]
-    small = candidates(network, nodes, method.candidates, few, key=key_fold)
-    target = Target(small, data.x, data.y, data.weight)
-    starts = jr.split(key_start, method.chains)
-    chains = [Chain.create(target, start) for start in starts]
+    # Chains share one shape: fits that have shed nodes set a limit to it.
+    narrowest = np.min([network.widths for network, _ in fits], axis=0)
+    counts = np.minimum(counts_of(fits, method.candidates), narrowest)
+    counts = tuple(counts.tolist())
+    small = [candidates(*fit, counts, few, key=key_fold) for fit in fits]
+    target = Target(small[0], data.x, data.y, data.weight)
+    chains = [
+        Chain.create(target, small[number % len(small)], key_one)
+        for number, key_one in enumerate(jr.split(key_start, method.chains))
+    ]
     traces: list[list[Trace]] = []
     gradients = 0
     for done, found in _iterations(target, chains, method, key=key_chain):

@@ -1,0 +1,210 @@
+"""Several fits of the same rows, mixed into one posterior.
+
+    p(y | x) = sum_r w_r p_r(y | x),   w_r >= 0,   sum_r w_r = 1                    (W1)
+
+A variational posterior sits on one mode; fits from other seeds sit on others. Their
+mixture is a set of draws, as sampling leaves behind: each fit has draws in proportion
+to its weight. Node k is the k-th best node of each fit. All keep as many as the fit
+that needs most, the others are folded into those (C1); a fit that has fewer gets dead
+nodes, whose weights are zero.
+
+Weights are equal, or those that make the rows of the fit most likely (stacking):
+
+    w = argmax sum_i weight_i ln sum_r w_r p_r(y_i | x_i)                           (W2)
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..model.drawn import DrawnNetwork
+from ..model.network import Network
+from .compact import Nodes, check_values, pick_draws
+from .predict import noise_sds
+from .refine import Fit, best_nodes, candidates, counts_of, multiplied, start_of
+from .train import Data
+
+STACKING_ROWS = 10_000
+SWEEPS = 1_000  # of the ascent to (W2)
+
+
+@dataclass(frozen=True)
+class Restart:
+    """One of several fits.
+
+    Parameters
+    ----------
+    bound
+        In nats over the whole data set, as in `history_`.
+    weight
+        Share of the fit in the mixture.
+    widths
+        Nodes on in each hidden layer.
+    """
+
+    bound: float
+    weight: float
+    widths: tuple[int, ...]
+
+
+def equal_weights(
+    networks: Sequence[Network], data: Data, draws: int, *, key: PRNGKeyArray
+) -> Float[np.ndarray, " fits"]:
+    """The same for all."""
+    del data, draws, key
+    return np.full(len(networks), 1 / len(networks))
+
+
+def stacked_weights(
+    networks: Sequence[Network], data: Data, draws: int, *, key: PRNGKeyArray
+) -> Float[np.ndarray, " fits"]:
+    """Those under which rows of the fit are most likely (W2)."""
+    rows = slice(0, int(data.rows), -(-int(data.rows) // STACKING_ROWS))
+    x, y, weight = (np.asarray(v[rows]) for v in (data.x, data.y, data.weight))
+    density = [check_values(n, x, y, draws, key=key)[2] for n in networks]
+    return stacking(np.asarray(density, float), weight.astype(float))
+
+
+WEIGHTS: dict[str, Callable] = {"equal": equal_weights, "stacked": stacked_weights}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restarts:
+    """Independent fits from seeds of their own, mixed into one posterior.
+
+    Parameters
+    ----------
+    count
+        How many.
+    weights
+        "equal", or "stacked": those under which the rows of the fit are most likely.
+    """
+
+    count: int = 5
+    weights: str = "equal"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.count, Integral) or self.count < 1:
+            raise ValueError(
+                f"`count` must be a whole number from 1, got {self.count!r}."
+            )
+        if self.weights not in WEIGHTS:
+            raise ValueError(
+                f"`weights` must be one of {[*WEIGHTS]}, got {self.weights!r}."
+            )
+
+
+def stacking(
+    log_density: Float[np.ndarray, "fits rows"], weight: Float[np.ndarray, " rows"]
+) -> Float[np.ndarray, " fits"]:
+    """Weights of the best mixture of given densities (W2), by EM.
+
+    Each sweep gives a fit its mean share in the densities of the rows. The problem is
+    concave and no sweep goes down.
+    """
+    density = np.exp(log_density - log_density.max(axis=0))
+    share = weight / weight.sum()
+    w = np.full(len(density), 1 / len(density))
+    for _ in range(SWEEPS):
+        w = w * (density / (w @ density) @ share)
+    return w / w.sum()
+
+
+def allotted(weights: Float[np.ndarray, " fits"], draws: int) -> list[int]:
+    """Whole numbers of draws in proportion to the weights, `draws` in all."""
+    ends = np.round(np.cumsum(weights) / weights.sum() * draws).astype(int)
+    return np.diff(ends, prepend=0).tolist()
+
+
+def mixed(
+    fits: Sequence[Fit],
+    weights: Float[np.ndarray, " fits"],
+    x: Float[Array, "rows d_in"],
+    draws: int,
+    *,
+    key: PRNGKeyArray,
+) -> DrawnNetwork:
+    """Draws of all fits, in proportion to their weights (W1).
+
+    Parameters
+    ----------
+    x
+        Rows over which nodes are folded into others.
+    """
+    counts = counts_of(fits, least=1)
+    parts = []
+    for number, share in enumerate(allotted(weights, draws)):
+        if share:
+            key_fold, key_draws = jr.split(jr.fold_in(key, number))
+            small = candidates(*fits[number], counts, x, key=key_fold)
+            part = drawn(small, share, key=key_draws)
+            parts.append(pick_draws(part, _order(fits[number][1], counts)))
+    widest = tuple(np.max([part.widths for part in parts], axis=0).tolist())
+    parts = [_widened(part, widest) for part in parts]
+    arrays = [(p.kernels, p.biases, p.scales, p.noise_sd) for p in parts]
+    joined = jax.tree.map(lambda *each: jnp.concatenate(each), *arrays)
+    return eqx.tree_at(
+        lambda n: (n.kernels, n.biases, n.scales, n.noise_sd), parts[0], joined
+    )
+
+
+def _order(nodes: Nodes, counts: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+    """Places of the kept nodes of each layer, best first."""
+    pairs = zip(nodes.scores, best_nodes(nodes, counts), strict=True)
+    return tuple(np.argsort(-score[kept], kind="stable") for score, kept in pairs)
+
+
+def drawn(network: Network, draws: int, *, key: PRNGKeyArray) -> DrawnNetwork:
+    """So many draws of a variational posterior."""
+    key_weights, key_noise = jr.split(key)
+    noise_sd = jnp.zeros((draws, 0))
+    if network.likelihood.targets:
+        noise_sd = noise_sds(network, draws, key=key_noise)
+    kernels, biases, scales = _draws(network, draws, key=key_weights)
+    return DrawnNetwork(
+        kernels, biases, scales, noise_sd, network.likelihood, network.activation
+    )
+
+
+@eqx.filter_jit
+def _draws(
+    network: Network, draws: int, *, key: PRNGKeyArray
+) -> tuple[tuple[Array, ...], tuple[Array, ...], dict[str, Array]]:
+    """For each draw its weights, scales multiplied in, its biases and its scales."""
+    layers = network.named_layers()
+
+    def one(key_draw: PRNGKeyArray) -> tuple:
+        points = dict(zip(layers, start_of(network, key=key_draw), strict=True))
+        weights = [multiplied(layer, points[n]) for n, layer in layers.items()]
+        scales = {
+            f"{name}_{scale}": jnp.exp(value)
+            for name, point in points.items()
+            for scale, value in point.log_scales.items()
+        }
+        return tuple(k.T for k, _ in weights), tuple(b for _, b in weights), scales
+
+    return lax.map(one, jr.split(key, draws))
+
+
+def _widened(network: DrawnNetwork, widths: tuple[int, ...]) -> DrawnNetwork:
+    """The draws with dead nodes after those that they have."""
+    kernels, biases = [*network.kernels], [*network.biases]
+    scales = dict(network.scales)
+    for index, (now, then) in enumerate(zip(network.widths, widths, strict=True)):
+        more = (0, then - now)
+        kernels[index] = jnp.pad(kernels[index], ((0, 0), (0, 0), more))
+        biases[index] = jnp.pad(biases[index], ((0, 0), more))
+        kernels[index + 1] = jnp.pad(kernels[index + 1], ((0, 0), more, (0, 0)))
+        for name, values in scales.items():
+            if name.startswith(f"layer_{index + 1}_") and values.ndim > 1:
+                scales[name] = jnp.pad(values, ((0, 0), more))
+    new = (tuple(kernels), tuple(biases), scales)
+    return eqx.tree_at(lambda n: (n.kernels, n.biases, n.scales), network, new)

@@ -1,0 +1,156 @@
+"""Estimators that mix several fits: every other feature works on the mixture."""
+
+import numpy as np
+import pytest
+
+from farrier import (
+    HorseshoeClassifier,
+    HorseshoeRegressor,
+    Nuts,
+    Restarts,
+    TrainingWarning,
+    export,
+    fit_many,
+    load,
+)
+from farrier.infer.train import Status
+from farrier.model.drawn import DrawnNetwork
+
+SETTINGS = {"max_iter": 300, "n_draws": 30, "random_state": 0, "early_stopping": False}
+X = np.random.default_rng(0).normal(size=(60, 2))
+Y = 3 + 2 * np.abs(X[:, 0]) + 0.05 * np.random.default_rng(1).normal(size=60)
+
+
+def regressor(**more):
+    return HorseshoeRegressor((8,), **(SETTINGS | {"n_restarts": 3} | more))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    told = []
+    model = regressor().fit(X, Y, callback=lambda share, history: told.append(share))
+    return model, told
+
+
+def test_a_mixture_of_fits_is_the_posterior(fitted):
+    model, told = fitted
+    assert isinstance(model.network_, DrawnNetwork)
+    assert model.network_.draws == 30
+    bounds = [restart.bound for restart in model.restarts_]
+    assert len(set(bounds)) == 3
+    assert bounds == sorted(bounds, reverse=True)
+    assert model.history_.bound[-1] == bounds[0]
+    assert [restart.weight for restart in model.restarts_] == pytest.approx([1 / 3] * 3)
+    assert told == sorted(told)
+    assert told[-1] == 1
+
+
+def test_it_predicts_as_well_as_one_fit(fitted):
+    model, _ = fitted
+    one = regressor(n_restarts=1).fit(X, Y)
+    assert not hasattr(one, "restarts_")
+    # Three quarters of its draws are those of other fits of the same rows.
+    assert model.log_density(X, Y).mean() > one.log_density(X, Y).mean() - 0.3
+    low, high = model.predict_interval(X, level=0.9)
+    assert 0.8 < np.mean((low <= Y) & (Y <= high)) <= 1
+
+
+def test_files_compaction_and_export(fitted, tmp_path):
+    model, _ = fitted
+    model.save(tmp_path / "model.safetensors")
+    read = load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(read.predict(X), model.predict(X))
+    assert read.restarts_ == model.restarts_
+    small = model.compact()
+    predictor = export.to_numpy(model)
+    np.testing.assert_allclose(predictor.predict(X), small.predict(X), atol=1e-5)
+    with pytest.raises(ValueError, match="has no moments to carry"):
+        export.to_numpy(model, method=export.Moments())
+    summary = model.summary(X, Y)
+    assert summary["restarts"].startswith("3 fits of bound ")
+    assert summary["restarts"].count("weight 0.33") == 3
+    assert "Pareto k" not in str(summary)
+
+
+def test_many_fits_are_mixed_each(fitted):
+    model, _ = fitted
+    one, other = fit_many([regressor(), regressor(n_restarts=1)], X, Y)
+    np.testing.assert_allclose(one.predict(X), model.predict(X), rtol=1e-6)
+    assert not hasattr(other, "restarts_")
+
+
+def test_a_checkpoint_for_each_fit_goes_on(fitted, tmp_path):
+    model, _ = fitted
+    path = tmp_path / "run.safetensors"
+
+    def stop(share, history):
+        if share > 0.4:
+            raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        regressor().fit(X, Y, checkpoint=path, callback=stop)
+    assert path.exists()
+    again = regressor().fit(X, Y, checkpoint=path)
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "run.safetensors",
+        "run.safetensors.1",
+        "run.safetensors.2",
+    }
+    np.testing.assert_allclose(again.predict(X), model.predict(X), rtol=1e-6)
+
+
+def test_an_interrupted_fit_keeps_what_there_is(monkeypatch):
+    from farrier.estimators import base
+
+    def some(jobs, after_chunk):
+        for number, run in train_many(jobs[:2], after_chunk):
+            yield number, run
+        run = jobs[2].run
+        run.history.status = Status.INTERRUPTED
+        yield 2, run
+
+    train_many = base.train_many
+    monkeypatch.setattr(base, "train_many", some)
+    with pytest.warns(TrainingWarning, match="mixes 2 of 3 fits.*interrupted"):
+        model = regressor().fit(X, Y)
+    assert len(model.restarts_) == 2
+    assert model.history_.status is Status.INTERRUPTED
+
+
+def test_chains_begin_at_different_fits(monkeypatch):
+    monkeypatch.setattr("farrier.estimators.base.AGREE", np.inf)
+    method = Nuts(candidates=5, chains=4, warm_up=150, draws=25, kept=20, depth=3)
+    model = regressor(refine=method, max_iter=100).fit(X, Y)
+    assert [restart.weight for restart in model.restarts_] == [0.5, 0.25, 0.25]
+    assert model.sampling_.chains == 4
+    assert model.network_.draws == 20
+
+
+def test_classes_are_mixed_with_stacked_weights():
+    labels = np.where(X[:, 0] > 0, "right", "left")
+    several = Restarts(count=2, weights="stacked")
+    model = HorseshoeClassifier((6,), n_restarts=several, **SETTINGS).fit(X, labels)
+    assert (model.predict(X) == labels).mean() > 0.95
+    assert sum(restart.weight for restart in model.restarts_) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"n_restarts": 0}, "`n_restarts` must be a whole number from 1, got 0"),
+        ({"warm_start": True}, "`warm_start` goes on from one posterior.*asks for 3"),
+    ],
+)
+def test_settings_are_checked(given, said):
+    with pytest.raises(ValueError, match=said):
+        regressor(**given).fit(X, Y)
+
+
+def test_partial_fit_is_refused(fitted):
+    with pytest.raises(ValueError, match="`partial_fit` goes on from one posterior"):
+        regressor().partial_fit(X, Y)
+    model = fitted[0]
+    one = regressor(n_restarts=1, warm_start=True)
+    one.__dict__ |= {k: v for k, v in vars(model).items() if k not in vars(one)}
+    with pytest.raises(ValueError, match="or mixes several fits"):
+        one.fit(X, Y)

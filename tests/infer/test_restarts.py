@@ -1,0 +1,151 @@
+"""Mixtures of several fits: weights, draws, dead nodes."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from scipy import optimize
+from scipy.special import logsumexp
+
+from farrier import Restarts
+from farrier.core.priors import Horseshoe
+from farrier.infer.compact import find_nodes
+from farrier.infer.predict import log_densities
+from farrier.infer.restarts import (
+    allotted,
+    drawn,
+    equal_weights,
+    mixed,
+    stacked_weights,
+    stacking,
+)
+from farrier.infer.train import Data
+from farrier.model.drawn import DrawnNetwork
+from farrier.model.likelihoods import Categorical, GaussianNoise
+from farrier.model.network import Network
+
+X = jr.normal(jr.key(0), (30, 2))
+
+
+def network(seed, width=5, likelihood=None):
+    likelihood = likelihood or GaussianNoise().build(1, rows=30.0)
+    made = Network.create(2, (width,), likelihood, Horseshoe(), key=jr.key(seed))
+    return made, find_nodes(made, X, 20, key=jr.key(1))
+
+
+def test_stacking_agrees_with_a_general_optimiser():
+    random = np.random.default_rng(0)
+    density, weight = random.normal(size=(3, 40)), random.uniform(0.5, 2, 40)
+
+    def loss(w):
+        return -weight @ logsumexp(density, axis=0, b=w[:, None])
+
+    sums = {"type": "eq", "fun": lambda w: w.sum() - 1}
+    found = optimize.minimize(
+        loss, np.full(3, 1 / 3), bounds=[(1e-12, 1)] * 3, constraints=sums, tol=1e-12
+    )
+    w = stacking(density, weight)  # (W2)
+    np.testing.assert_allclose(w, found.x, atol=1e-4)
+    assert loss(w) <= found.fun + 1e-6
+
+
+def test_stacking_where_each_row_has_one_fit_counts_the_rows():
+    density = np.where(np.eye(2)[:, [0, 0, 0, 1]], 0.0, -1e3)
+    np.testing.assert_allclose(stacking(density, np.ones(4)), [0.75, 0.25])
+    weight = np.array([1.0, 1.0, 1.0, 3.0])
+    np.testing.assert_allclose(stacking(density, weight), [0.5, 0.5])
+
+
+def test_a_fit_that_is_worse_in_every_row_gets_no_weight():
+    density = np.stack([np.zeros(10), np.full(10, -0.5)])
+    np.testing.assert_allclose(stacking(density, np.ones(10)), [1, 0], atol=1e-12)
+
+
+def test_draws_are_shared_out_by_weight():
+    assert allotted(np.full(3, 1 / 3), 100) == [33, 34, 33]
+    assert allotted(np.array([0.0, 0.999, 0.001]), 20) == [0, 20, 0]
+
+
+def test_density_of_a_mixture_is_the_mixture_of_densities():
+    """(W1), with the very draws of each fit."""
+    fits = [network(seed) for seed in (0, 1)]
+    weights = np.array([0.25, 0.75])
+    both = mixed(fits, weights, X, 40, key=jr.key(3))
+    y = jnp.abs(X[:, :1])
+
+    def density(draws):
+        arrays = (both.kernels, both.biases, both.scales, both.noise_sd)
+        cut = jax.tree.map(lambda v: v[draws], arrays)
+        part = DrawnNetwork(*cut, both.likelihood, both.activation)
+        return log_densities(part, X, y, part.noise_sd, key=jr.key(0))
+
+    parts = [density(slice(0, 10)), density(slice(10, 40))]
+    expected = logsumexp(np.stack(parts), axis=0, b=weights[:, None])
+    found = log_densities(both, X, y, both.noise_sd, key=jr.key(0))
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_draws_have_the_moments_of_the_posterior(getkey):
+    """Draws for a mixture against draws of the network itself (M1)."""
+    fit, _ = network(0)
+    some = drawn(fit, 4_000, key=getkey())
+    own = jr.split(getkey(), 4_000)
+    kernels = jax.vmap(lambda key: fit.sample(key=key).kernels[0])(own)
+    error = np.sqrt(2 * kernels.var(0) / 4_000)
+    assert (abs(some.kernels[0].mean(0) - kernels.mean(0)) < 5 * error).all()
+    ratio = some.kernels[0].std(0) / kernels.std(0)
+    np.testing.assert_allclose(ratio, 1, atol=0.25)
+    assert some.scales["layer_1_tau"].shape == (4_000, 5)
+
+
+def test_fits_of_different_widths_share_one_array():
+    fits = [network(0, width=3), network(1, width=6)]
+    both = mixed(fits, np.array([0.5, 0.5]), X, 20, key=jr.key(3))
+    widest = both.widths[0]
+    assert 3 < widest <= 6
+    assert both.scales["layer_1_tau"].shape == (20, widest)
+    assert not both.kernels[0][:10, :, 3:].any()  # dead nodes of the narrow one
+    assert not both.kernels[1][:10, 3:].any()
+    assert both.kernels[1][10:].any(axis=(0, 2)).all()
+
+
+def test_nodes_are_sorted_by_their_scores():
+    fit = network(0)
+    both = mixed([fit], np.ones(1), X, 20, key=jr.key(3))
+    nodes = find_nodes(both, X, 20, key=jr.key(1))
+    order = np.argsort(-fit[1].scores[0], kind="stable")[: both.widths[0]]
+    spread = np.abs(np.asarray(fit[0].layers[0].weights.kernel.loc)[order]).sum(1)
+    found = np.abs(np.asarray(both.kernels[0]).mean(0)).sum(0)
+    assert np.corrcoef(spread, found)[0, 1] > 0.9
+    assert len(nodes.scores[0]) == both.widths[0]
+
+
+def test_stacked_weights_prefer_the_fit_that_explains_the_rows():
+    good, bad = (network(seed)[0] for seed in (0, 1))
+    y = np.asarray(good.sample(key=jr.key(9))(X))
+    data = Data.create(np.asarray(X), y, batch_size=32)
+    weights = stacked_weights([good, bad], data, 50, key=jr.key(2))
+    assert weights[0] > 0.8
+    np.testing.assert_allclose(
+        equal_weights([good, bad], data, 50, key=jr.key(2)), [0.5, 0.5]
+    )
+
+
+def test_classes_have_no_noise():
+    fits = [network(s, likelihood=Categorical().build(3, rows=30.0)) for s in (0, 1)]
+    both = mixed(fits, np.array([0.5, 0.5]), X, 10, key=jr.key(3))
+    assert both.noise_sd.shape == (10, 0)
+    assert both.kernels[1].shape[2] == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"count": 0}, "`count` must be a whole number from 1, got 0"),
+        ({"weights": "best"}, r"`weights` must be one of \['equal', 'stacked'\]"),
+    ],
+)
+def test_settings_are_checked(given, said):
+    with pytest.raises(ValueError, match=said):
+        Restarts(**given)
