@@ -27,6 +27,7 @@ RANKS = {
     "persist": 2,
     "console": 2,
     "tables": 2,
+    "sources": 3,
     "checkpoint": 3,
     "displays": 3,
     "estimators": 4,
@@ -81,7 +82,7 @@ ORDER = {
         "shrink",
         "refine",
     ),
-    "tables": ("files", "columns", "table"),
+    "tables": ("files", "parquet", "columns", "table", "learn"),
     "report": ("figures", "content", "page"),
     "commands": COMMANDS,
     "estimators": (

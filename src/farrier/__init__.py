@@ -30,10 +30,13 @@ if TYPE_CHECKING:
     from .infer.refine import Nuts
     from .model.likelihoods import GaussianNoise
     from .report import write_report
+    from .sources import ArrayRows, BatchRows, ParquetRows
 
 __version__ = version("farrier")
 __all__ = [
+    "ArrayRows",
     "BandDisplay",
+    "BatchRows",
     "CalibrationDisplay",
     "Factorised",
     "Gaussian",
@@ -48,6 +51,7 @@ __all__ = [
     "NodeHalfCauchy",
     "NodesDisplay",
     "Nuts",
+    "ParquetRows",
     "ScaleMixture",
     "TrainingWarning",
     "datasets",
@@ -80,6 +84,9 @@ _HOMES = {
     "fit_many": ".estimators",
     "load": ".estimators",
     "write_report": ".report",
+    "ArrayRows": ".sources",
+    "BatchRows": ".sources",
+    "ParquetRows": ".sources",
 }
 
 
