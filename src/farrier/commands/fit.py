@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..tables import Columns
     from ..tables.files import Frame
 
+TESTED = 2**17  # held-out rows that are scored at once
 ENDINGS = {
     "converged": "converged",
     "budget": "used its whole budget; more may be gained with a larger --max-iter",
@@ -209,7 +210,7 @@ def _streamed(
     holdout: float,
     seed: int,
 ) -> _Table:
-    from ..sources import Lottery, ParquetRows, ranges
+    from ..sources import Lottery, ParquetRows
 
     _check_share(holdout)
     _without(ParquetRows(data).frame(0, 1), drop, target)
@@ -223,8 +224,8 @@ def _streamed(
 
     def frames() -> Iterator["Frame"]:
         assert test is not None
-        for first, last in ranges(test.pieces, test.rows):
-            yield test.frame(first, last)
+        for first in range(0, test.rows, TESTED):
+            yield test.frame(first, min(first + TESTED, test.rows))
 
     return _Table(
         columns, why, train.rows, train.learned.described, (train,), tested, frames
