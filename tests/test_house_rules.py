@@ -115,6 +115,7 @@ ORDER = {
         "_recipes",
         "uci_default",
         "uci_refined",
+        "covtype",
     ),
 }
 # Outside packages, and the only files that may import them.
@@ -130,6 +131,7 @@ DOORS = {
         "estimators/many.py",
         "estimators/regressor.py",
         "estimators/classifier.py",
+        "experiments/covtype.py",
     },
     "rich": {"console.py"},
     "typer": {"cli.py", *(f"commands/{name}.py" for name in COMMANDS)},
