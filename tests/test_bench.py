@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from farrier import bench
+from farrier import ParquetRows, bench
 from farrier.infer.train import Data
 
 
@@ -60,6 +60,27 @@ def test_many_fits_are_timed_against_one(monkeypatch):
     monkeypatch.setattr(bench, "FITS", 2)
     found = bench.many_fits()
     assert found["ratio"] == pytest.approx(found["2_fits_s"] / found["one_s"])
+
+
+@pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
+def test_a_streamed_pass_is_timed_against_one_in_memory(monkeypatch):
+    monkeypatch.setattr(bench, "GROUP", 128)
+    monkeypatch.setattr(bench, "COLUMNS", 3)
+    monkeypatch.setattr(bench, "HELD_ROWS", 1_400)
+    monkeypatch.setattr(bench, "REPEATS", 1)
+    found = bench.streamed_pass()
+    assert found["ratio"] == pytest.approx(found["streamed_s"] / found["in_memory_s"])
+
+
+def test_the_large_table_has_its_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "GROUP", 100)
+    bench.write_rows(tmp_path, 1_150)
+    source = ParquetRows(tmp_path, "y")
+    assert (source.rows, len(source.names)) == (1_150, bench.COLUMNS)
+    assert [len(group) for group in np.split(np.arange(1_150), source.pieces[1:])] == [
+        *[100] * 11,
+        50,
+    ]
 
 
 def run_once(monkeypatch, *, seconds):

@@ -27,6 +27,7 @@ RANKS = {
     "persist": 2,
     "console": 2,
     "tables": 2,
+    "sources": 3,
     "checkpoint": 3,
     "displays": 3,
     "estimators": 4,
@@ -82,7 +83,7 @@ ORDER = {
         "refine",
         "restarts",
     ),
-    "tables": ("files", "columns", "table"),
+    "tables": ("files", "parquet", "columns", "table", "learn"),
     "report": ("figures", "content", "page"),
     "commands": COMMANDS,
     "estimators": (
@@ -115,6 +116,7 @@ ORDER = {
         "_recipes",
         "uci_default",
         "uci_refined",
+        "covtype",
     ),
 }
 # Outside packages, and the only files that may import them.
@@ -130,6 +132,7 @@ DOORS = {
         "estimators/many.py",
         "estimators/regressor.py",
         "estimators/classifier.py",
+        "experiments/covtype.py",
     },
     "rich": {"console.py"},
     "typer": {"cli.py", *(f"commands/{name}.py" for name in COMMANDS)},

@@ -1,12 +1,16 @@
 """Rows as the network sees them: merged, weighted, standardised."""
 
+from fractions import Fraction
+from functools import reduce
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 from sklearn.preprocessing import StandardScaler
 
-from farrier.prepare import Standardiser, merge_rows
+from farrier.prepare import Moments, Sample, Standardiser, lots, merge_rows
 
 few_values = st.sampled_from([0.0, -0.0, 1.0, -2.5, 1e12])
 tables = st.lists(
@@ -137,3 +141,72 @@ def test_a_small_signal_on_a_large_mean_is_kept():
     values = 1e6 + 1e-3 * np.random.default_rng(3).standard_normal((50, 1))
     standard = Standardiser.create(values, np.ones(50))(values)
     np.testing.assert_allclose(standard.std(), 1, rtol=1e-9)
+
+
+# --- piece by piece ---------------------------------------------------------------
+
+
+def joined(x, weight, cuts):
+    parts = [
+        Moments.of(a, w)
+        for a, w in zip(np.split(x, cuts), np.split(weight, cuts), strict=True)
+    ]
+    return reduce(Moments.joined, parts)
+
+
+@pytest.mark.parametrize("centre", [0.0, 1e9, -1e15])
+@pytest.mark.parametrize("cuts", [[], [1, 2, 3], [700], [0, 512, 999]])
+def test_moments_of_pieces_are_those_of_all_rows(centre, cuts):
+    """(D1) against exact sums of fractions, and against scikit-learn's own merging."""
+    rng = np.random.default_rng(0)
+    x = centre + rng.normal(size=(1_000, 2)) * [1, 40]
+    weight = rng.integers(0, 3, 1_000).astype(float)
+    found = joined(x, weight, cuts)
+    rows = [[Fraction(v) for v in row] for row in x.tolist()]
+    for column in range(2):
+        total = sum(int(w) for w in weight)
+        pairs = [(row[column], int(w)) for row, w in zip(rows, weight, strict=True)]
+        mean = sum(v * w for v, w in pairs) / total
+        square = sum((v - mean) ** 2 * w for v, w in pairs) / total
+        assert found.mean[column] == pytest.approx(float(mean), rel=1e-15)
+        assert found.sd[column] == pytest.approx(float(square) ** 0.5, rel=1e-10)
+    theirs = StandardScaler()
+    for part, w in zip(np.split(x, cuts), np.split(weight, cuts), strict=True):
+        if w.any():
+            theirs.partial_fit(part - centre, sample_weight=w)
+    assert found.sd == pytest.approx(theirs.scale_, rel=1e-10)
+    assert found.weight == weight.sum()
+
+
+@pytest.mark.parametrize("size", [1e-300, 1.0, 1e20, 1e200])
+def test_units_of_pieces_are_those_of_all_rows(size):
+    """Also of huge values, and of a column that is constant."""
+    rng = np.random.default_rng(1)
+    x = np.column_stack([rng.normal(size=300), np.full(300, 0.1)]) * size
+    weight = rng.uniform(size=300)
+    ours = joined(x, weight, [10, 200]).standardiser()
+    theirs = Standardiser.create(x, weight)
+    np.testing.assert_allclose(ours.mean, theirs.mean, rtol=1e-12)
+    np.testing.assert_allclose(ours.scale, theirs.scale, rtol=1e-12)
+    assert (ours(x)[:, 1] == 0).all()
+
+
+def test_a_sample_does_not_depend_on_the_pieces():
+    rows = np.arange(5_000)
+    kept = []
+    for cuts in ([], [1, 17, 3_000], range(100, 5_000, 100)):
+        sample = Sample(200)
+        for part in np.split(rows, cuts):
+            sample.add(part, part[:, None])
+        kept.append(np.concatenate(sample.parts)[:, 0])
+    assert len(kept[0]) == 200
+    np.testing.assert_array_equal(kept[0], kept[1])
+    np.testing.assert_array_equal(kept[0], kept[2])
+    assert stats.kstest(kept[0] / 5_000, "uniform").pvalue > 1e-3
+
+
+def test_lots_are_uniform_and_each_seed_has_its_own():
+    rows = np.arange(20_000)
+    assert stats.kstest(lots(rows, 0), "uniform").pvalue > 1e-3
+    assert abs(np.corrcoef(lots(rows, 0), lots(rows, 1))[0, 1]) < 0.03
+    np.testing.assert_array_equal(lots(rows[50:60], 3), lots(rows, 3)[50:60])

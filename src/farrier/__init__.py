@@ -31,10 +31,13 @@ if TYPE_CHECKING:
     from .infer.restarts import Restarts
     from .model.likelihoods import GaussianNoise, HeteroscedasticNoise
     from .report import write_report
+    from .sources import ArrayRows, BatchRows, ParquetRows
 
 __version__ = version("farrier")
 __all__ = [
+    "ArrayRows",
     "BandDisplay",
+    "BatchRows",
     "CalibrationDisplay",
     "Factorised",
     "Gaussian",
@@ -50,6 +53,7 @@ __all__ = [
     "NodeHalfCauchy",
     "NodesDisplay",
     "Nuts",
+    "ParquetRows",
     "Restarts",
     "ScaleMixture",
     "TrainingWarning",
@@ -85,6 +89,9 @@ _HOMES = {
     "fit_many": ".estimators",
     "load": ".estimators",
     "write_report": ".report",
+    "ArrayRows": ".sources",
+    "BatchRows": ".sources",
+    "ParquetRows": ".sources",
 }
 
 

@@ -15,6 +15,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -35,6 +36,7 @@ from .estimators import (
     TrainingWarning,
     fit_many,
 )
+from .estimators.base import InUnits
 from .infer.predict import by_chunks, probabilities
 from .infer.shrink import shrunk
 from .infer.train import (
@@ -51,6 +53,8 @@ from .infer.train import (
 )
 from .model.likelihoods import Categorical, GaussianNoise
 from .model.network import Network
+from .sources import ParquetRows
+from .tables.files import imported, writing
 
 REPEATS = 7
 # Name: inputs, hidden layers, outputs, rows of the table, rows in a step, steps.
@@ -64,6 +68,8 @@ ALMOST_ONE = 1 - 2**-24
 FITS = 20
 EPOCHS = 60
 WIDE = (1_200, 1_200)
+STREAMED_ROWS, HELD_ROWS = 20_000_000, 2_000_000  # of a table on the disk
+COLUMNS, GROUP = 20, 2**17  # of it, and rows of its row groups
 # Part and figure: at most this.
 TARGETS = {
     ("step 8-50-1", "ratio"): 4.0,
@@ -75,6 +81,8 @@ TARGETS = {
     ("load and predict", "load_s"): 2.0,
     ("load and predict", "predict_s"): 2.0,
     ("memory", "fit_GB"): 1.5,
+    ("streamed memory", "fit_GB"): 1.5,
+    ("streamed pass", "ratio"): 1.3,
     ("fits to concrete", "default_s"): 20.0,
     ("fits to concrete", "refined_s"): 60.0,
 }
@@ -364,6 +372,11 @@ def start_up() -> dict[str, float]:
 
 def printed(program: str, *arguments: str, **variables: str) -> float:
     """The number that a program prints in a process of its own."""
+    return float(output_of(program, *arguments, **variables))
+
+
+def output_of(program: str, *arguments: str, **variables: str) -> str:
+    """What a program prints in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program, *arguments],
         check=True,
@@ -371,7 +384,7 @@ def printed(program: str, *arguments: str, **variables: str) -> float:
         text=True,
         env=os.environ | variables,
     )
-    return float(done.stdout)
+    return done.stdout
 
 
 def compile_time() -> dict[str, float]:
@@ -474,6 +487,79 @@ def memory(data: Path) -> dict[str, float]:
     }
 
 
+def write_rows(folder: Path, rows: int) -> None:
+    """A table of `COLUMNS` inputs and a target y, float32, in files of ten groups."""
+    pandas, _ = imported()
+    names = [f"x{i}" for i in range(COLUMNS)]
+    for number, begin in enumerate(range(0, rows, 10 * GROUP)):
+        with writing(folder / f"{number:04}.parquet") as add:
+            for first in range(begin, min(begin + 10 * GROUP, rows), GROUP):
+                random = np.random.default_rng(first)
+                count = min(GROUP, rows - first)
+                x = random.normal(size=(count, COLUMNS)).astype(np.float32)
+                noise = 0.1 * random.normal(size=count)
+                y = np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2] + noise
+                add(pandas.DataFrame(x, columns=names).assign(y=y.astype(np.float32)))
+
+
+def streamed_memory() -> dict[str, float]:
+    """Peak resident size and seconds of one pass over a table that stays on the disk.
+
+    In a new process; the pass in which columns are learned comes before it.
+    """
+    program = (
+        "import json, sys, time\n"
+        "from pathlib import Path\n"
+        "from farrier import HorseshoeRegressor, ParquetRows\n"
+        "began = time.perf_counter()\n"
+        "rows = ParquetRows(sys.argv[1], 'y')\n"
+        "rows.columns\n"
+        "learned = time.perf_counter() - began\n"
+        "model = HorseshoeRegressor(max_iter=1, early_stopping=False, random_state=0)\n"
+        "model.fit(rows)\n"
+        "status = Path('/proc/self/status').read_text()\n"
+        "peak = 1024 * int(status.split('VmHWM:')[1].split()[0])\n"
+        "print(json.dumps([peak / 1e9, learned, model.history_.seconds]))\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        write_rows(Path(folder), STREAMED_ROWS)
+        data = sum(file.stat().st_size for file in Path(folder).iterdir())
+        peak, learned, seconds = json.loads(output_of(program, folder))
+    return {
+        "rows": STREAMED_ROWS,
+        "data_GB": data / 1e9,
+        "fit_GB": peak,
+        "columns_learned_s": learned,
+        "pass_s": seconds,
+    }
+
+
+def streamed_pass() -> dict[str, float]:
+    """One pass over a table on the disk / one over the same rows in memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_rows(Path(folder), HELD_ROWS)
+        source = ParquetRows(folder, "y")
+        one_pass: dict[str, Any] = {"max_iter": 1, "early_stopping": False}
+        model = HorseshoeRegressor(**one_pass, random_state=0)
+        there = model._streamed_job(source)
+        x, y, weight = InUnits(source, model._in_units).read(0, source.rows)
+        size = there.config.batch_size
+        here = replace(there, data=Data.create(x, y, weight, batch_size=size))
+        found = interleaved(
+            {
+                name: lambda job=job: train(job).state.step
+                for name, job in (("streamed", there), ("held", here))
+            }
+        )
+    streamed, held = (found[name]["median"] for name in ("streamed", "held"))
+    return {
+        "rows": HELD_ROWS,
+        "streamed_s": streamed,
+        "in_memory_s": held,
+        "ratio": streamed / held,
+    }
+
+
 def shrinking(data: Path) -> dict[str, float]:
     """MNIST, 1200-1200, 60 epochs: with nodes leaving while it trains / without."""
     found: dict[str, float] = {}
@@ -524,6 +610,8 @@ def parts(data: Path) -> dict[str, Callable[[], dict[str, float]]]:
         "load and predict": load_and_predict,
         "fits to concrete": partial(concrete, data),
         "memory": partial(memory, data),
+        "streamed pass": streamed_pass,
+        "streamed memory": streamed_memory,
         "shrinking": partial(shrinking, data),
     }
 

@@ -49,6 +49,9 @@ def check_output(path: Path, *, force: bool) -> None:
         raise ValueError(
             f"{str(path)!r} is there already. Name another file, or give --force."
         )
+    from ..tables.files import check_writable
+
+    check_writable(path)
 
 
 def load_table_model(path: Path) -> "TableModel":

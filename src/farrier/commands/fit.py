@@ -1,6 +1,7 @@
 """`farrier fit`: a table in a file becomes a model in a file."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from ..tables import Columns
     from ..tables.files import Frame
 
+TESTED = 2**17  # held-out rows that are scored at once
 ENDINGS = {
     "converged": "converged",
     "budget": "used its whole budget; more may be gained with a larger --max-iter",
@@ -23,7 +25,12 @@ ENDINGS = {
 
 def fit(
     data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="A table: CSV (or .csv.gz), Parquet.")
+        Path,
+        typer.Argument(
+            metavar="DATA",
+            help="A table: CSV (or .csv.gz), Parquet; "
+            "or a folder of Parquet files, which may be larger than memory.",
+        ),
     ],
     target: Annotated[str, typer.Option("--target", help="The column to predict.")],
     output: Annotated[
@@ -97,6 +104,14 @@ def fit(
     seed: Annotated[
         int, typer.Option("--seed", help="Equal seeds give equal models.")
     ] = 0,
+    stream: Annotated[
+        bool,
+        typer.Option(
+            "--stream",
+            help="Read Parquet piece by piece in each pass; so it is for a folder, and "
+            "for a file of more than 1 GiB (as numbers of 8 bytes).",
+        ),
+    ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a fit that was stopped.")
     ] = False,
@@ -110,14 +125,11 @@ def fit(
     checkpoint = output.parent / f"{output.name}.checkpoint"
     _check_files(output, checkpoint, resume=resume, force=force)
     say: Callable[[str], None] = (lambda text: None) if as_json else typer.echo
-    from ..tables import Columns, find_task, read_table
-    from ..tables.table import column_of
+    from ..tables.parquet import is_large
 
-    frame = _without(read_table(data), drop or [], target)
-    found_task, why = find_task(column_of(frame, target))
-    task, why = (task, "--task says so.") if task else (found_task, why)
-    train, test = _split(frame, target, task, holdout, seed)
-    columns = Columns.learn(train, target, missing=missing, task=task)
+    read = _streamed if stream or is_large(data) else _in_memory
+    table = read(data, target, drop or [], task, missing, holdout, seed)
+    columns = table.columns
     chosen = {
         "prior": prior,
         "likelihood": likelihood,
@@ -125,17 +137,18 @@ def fit(
         "refine": refine,
         "max_iter": max_iter,
     }
-    estimator = _estimator(task, hidden, preset, chosen, seed)
-    about = _about(data, columns, train, why)
-    for line in _table_lines(columns, about, len(test)):
+    estimator = _estimator(columns.task, hidden, preset, chosen, seed)
+    about = {"file": data.name, "rows": table.rows, "why": table.why}
+    about["columns"] = table.described
+    for line in _table_lines(columns, about, table.tested):
         say(line)
     with notes() as said:
-        model = _fitted(columns, estimator, train, checkpoint, about)
+        model = _fitted(table, estimator, checkpoint, about)
         interrupted = model.estimator.history_.status == "interrupted"
         if interrupted and not len(model.estimator.history_.step):
             raise KeyboardInterrupt
-        if len(test) and not interrupted:
-            about["holdout"] = {"rows": len(test)} | model.scores(test)
+        if table.tested and not interrupted:
+            about["holdout"] = {"rows": table.tested} | _scores(model, table.test())
         model.save(output)
     if not interrupted:
         _remove(checkpoint)
@@ -178,6 +191,99 @@ def _remove(checkpoint: Path) -> None:
         number += 1
 
 
+@dataclass(frozen=True)
+class _Table:
+    """A table to fit, wherever its rows are."""
+
+    columns: "Columns"
+    why: str  # the task is what it is
+    rows: int  # to train on
+    described: list[dict[str, Any]]
+    train: tuple[Any, ...]  # the rows as `fit` takes them
+    tested: int
+    test: Callable[[], Iterable["Frame"]]  # held-out rows, piece by piece
+
+
+def _in_memory(
+    data: Path,
+    target: str,
+    drop: list[str],
+    task: str | None,
+    missing: str,
+    holdout: float,
+    seed: int,
+) -> _Table:
+    from ..tables import Columns, describe, find_task, read_table
+    from ..tables.table import column_of
+
+    frame = _without(read_table(data), drop, target)
+    found_task, why = find_task(column_of(frame, target))
+    task, why = (task, "--task says so.") if task else (found_task, why)
+    train, test = _split(frame, target, task, holdout, seed)
+    columns = Columns.learn(train, target, missing=missing, task=task)
+    return _Table(
+        columns,
+        why,
+        len(train),
+        describe(columns, train),
+        (columns.features(train), columns.targets(train)),
+        len(test),
+        lambda: [test],
+    )
+
+
+def _streamed(
+    data: Path,
+    target: str,
+    drop: list[str],
+    task: str | None,
+    missing: str,
+    holdout: float,
+    seed: int,
+) -> _Table:
+    from ..sources import Lottery, ParquetRows
+
+    _check_share(holdout)
+    _without(ParquetRows(data).frame(0, 1), drop, target)
+    lottery = Lottery(holdout, seed, drawn=False) if holdout else None
+    train = ParquetRows(
+        data, target, missing=missing, task=task, drop=drop, lottery=lottery
+    )
+    columns, why = train.columns, "--task says so." if task else train.learned.why
+    test = train.others() if lottery else None
+    tested = test.rows if test else 0
+
+    def frames() -> Iterator["Frame"]:
+        assert test is not None
+        for first in range(0, test.rows, TESTED):
+            yield test.frame(first, min(first + TESTED, test.rows))
+
+    return _Table(
+        columns, why, train.rows, train.learned.described, (train,), tested, frames
+    )
+
+
+def _scores(model: "TableModel", frames: Iterable["Frame"]) -> dict[str, float]:
+    """Scores of rows that come piece by piece."""
+    found = [(len(frame), model.scores(frame)) for frame in frames if len(frame)]
+    if len(found) == 1:
+        return found[0][1]
+    rows, parts = zip(*found, strict=True)
+    power = {"rmse": 2}
+
+    def mean(name: str) -> float:
+        p = power.get(name, 1)
+        total = sum(n * part[name] ** p for n, part in zip(rows, parts, strict=True))
+        return (total / sum(rows)) ** (1 / p)
+
+    return {name: mean(name) for name in parts[0]}
+
+
+def _check_share(share: float) -> None:
+    if not 0 <= share < 1:
+        raise ValueError(f"--holdout is a share from 0 to less than 1, got {share}.")
+
+
 def _without(frame: "Frame", drop: list[str], target: str) -> "Frame":
     from ..tables.table import column_of
 
@@ -194,8 +300,7 @@ def _split(
     """Rows to train on and rows to test with; every label has a row in the first."""
     import numpy as np
 
-    if not 0 <= share < 1:
-        raise ValueError(f"--holdout is a share from 0 to less than 1, got {share}.")
+    _check_share(share)
     order = np.random.default_rng(seed).permutation(len(frame))
     free = order
     if task == "classification":
@@ -241,35 +346,23 @@ def _widths(text: str) -> tuple[int, ...]:
         ) from None
 
 
-def _about(data: Path, columns: "Columns", train: "Frame", why: str) -> dict[str, Any]:
-    from ..tables import describe
-
-    return {
-        "file": data.name,
-        "rows": len(train),
-        "why": why,
-        "columns": describe(columns, train),
-    }
-
-
 def _fitted(
-    columns: "Columns", estimator: Any, train: "Frame", checkpoint: Path, about: dict
+    table: _Table, estimator: Any, checkpoint: Path, about: dict
 ) -> "TableModel":
     from ..console import progress
     from ..estimators import TableModel
 
-    X, y = columns.features(train), columns.targets(train)
     with progress("fit", 100) as report:
 
         def tell(share: float, history: Any) -> None:
             left = sum(len(removal.nodes) for removal in history.removed)
-            note = f"bound {history.bound[-1] / len(X):.3f} nats a row"
+            note = f"bound {history.bound[-1] / table.rows:.3f} nats a row"
             if left:
                 note += f", {left} nodes have left"
             report(round(100 * share), note)
 
-        estimator.fit(X, y, checkpoint=checkpoint, callback=tell)
-    return TableModel(columns, estimator, about)
+        estimator.fit(*table.train, checkpoint=checkpoint, callback=tell)
+    return TableModel(table.columns, estimator, about)
 
 
 def _table_lines(columns: "Columns", about: dict[str, Any], tested: int) -> list[str]:

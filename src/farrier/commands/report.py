@@ -7,6 +7,8 @@ import typer
 
 from ._shared import Force, ModelFile, check_output, load_table_model, notes
 
+MOST_ROWS = 20_000  # of a table that is too large to be taken into memory
+
 
 def report(
     model: ModelFile,
@@ -18,12 +20,17 @@ def report(
     ),
     force: Force = False,
 ) -> None:
-    """Write one HTML page that needs no network: nodes, inputs, calibration, rows."""
+    """Write one HTML page that needs no network: nodes, inputs, calibration, rows.
+
+    Of a folder of Parquet files, or of a large one, it tests with a sample of rows.
+    """
     check_output(output, force=force)
     from ..report import write_report
     from ..tables import read_table
+    from ..tables.parquet import is_large, sampled
 
     fitted = load_table_model(model)
     with notes():
-        write_report(fitted, read_table(data), output)
+        frame = sampled(data, MOST_ROWS) if is_large(data) else read_table(data)
+        write_report(fitted, frame, output)
     typer.echo(f"Written: {output}")

@@ -23,8 +23,8 @@ def reproduce(
     name: Annotated[
         str,
         typer.Argument(
-            help="cubic, structure, ablation, uci, gestures, mnist, choose; `all` of "
-            "them; or `list`."
+            help="cubic, structure, ablation, uci, gestures, mnist, choose, covtype; "
+            "`all` of them; or `list`."
         ),
     ],
     smoke: Annotated[

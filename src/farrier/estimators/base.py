@@ -5,13 +5,14 @@ import copy
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from functools import partial
+from dataclasses import dataclass
+from functools import partial, wraps
 from importlib.metadata import version
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar, cast
 
 import equinox as eqx
 import jax
@@ -46,10 +47,12 @@ from ..infer.parallel import train_many
 from ..infer.refine import REFINEMENTS, Fit, Nuts, Sampling, refine
 from ..infer.restarts import WEIGHTS, Restart, Restarts, mixed
 from ..infer.shrink import can_shrink, could_pay, shrunk
+from ..infer.stream import Part, Stream
 from ..infer.train import (
     Data,
     History,
     Job,
+    Rows,
     Run,
     Status,
     TrainConfig,
@@ -65,7 +68,9 @@ from ..model.likelihoods import (
     Categorical,
 )
 from ..model.network import ACTIVATIONS, Network
-from ..prepare import Standardiser, merge_rows
+from ..prepare import Standardiser, as_it_is, merge_rows
+from ..sources import RowSource, Statistics, as_source
+from ..tables.files import check_writable
 from .callbacks import CallbackSupportMixin, watcher, with_callbacks
 from .checks import (
     Unchecked,
@@ -98,6 +103,24 @@ PARTIAL_WARM_UP = 1_000  # steps of partial_fit over which the KL weight rises
 
 
 Callback: TypeAlias = Callable[[float, History], None]
+
+
+Method = TypeVar("Method", bound=Callable)
+
+
+def by_pieces(method: Method) -> Method:
+    """A prediction that also takes a source of rows, which it reads piece by piece."""
+
+    @wraps(method)
+    def predict(self: Any, X: Unchecked, *more: Any, **settings: Any) -> Any:
+        if not isinstance(X, RowSource):
+            return method(self, X, *more, **settings)
+        found = [method(self, piece, *more, **settings) for piece in X.inputs()]
+        if isinstance(found[0], tuple):
+            return tuple(np.concatenate(part) for part in zip(*found, strict=True))
+        return np.concatenate(found)
+
+    return cast(Method, predict)
 
 
 class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
@@ -216,8 +239,12 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
     ) -> Self:
         """Train, and store what was learned; all of it, or nothing if it fails."""
         with all_or_nothing(self):
-            rows = self._prepare(X, y, sample_weight)
-            jobs = self._jobs(*rows, checkpoint)
+            source = as_source(X, y, sample_weight)
+            if source is not None:
+                jobs = [self._streamed_job(source, checkpoint)]
+            else:
+                rows = self._prepare(X, y, sample_weight)
+                jobs = self._jobs(*rows, checkpoint)
             after_chunk, at_end = watcher(self, jobs, X, y)
             runs = self._train(jobs, checkpoint, callback, after_chunk)
             self._finish(jobs, runs, callback)
@@ -233,33 +260,102 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
     ) -> list[Job]:
         """The training that checked rows and the settings ask for, fit by fit."""
         count = self._checked_restarts().count
-        going_on = self._goes_on
-        self.__dict__.pop("_run", None)
-        widths = self._checked_widths()
+        self._checked_widths()
         self._checked_refine()
         x, y, weight = merge_rows(x, y, weight)
         config = self._config(len(x))
-        state = check_random_state(self.random_state)
-        seed = int(state.randint(2**31 - 1))
-        if not going_on:
+        if not self._goes_on:
             self._standardise(x, y, weight)
         x, y = self._x_standard(x), self._targets(y)
+        self._draw_seed(checkpoint, count, lambda: (x, y, weight))
+        data = Data.create(x, y, weight, batch_size=config.batch_size)
+        self._keep_check_rows(x, y)
+        return self._jobs_on(data, config, x.shape[1], weight.sum(), count, checkpoint)
+
+    def _streamed_job(
+        self, source: RowSource, checkpoint: str | Path | None = None
+    ) -> Job:
+        """The training that a source of rows and the settings ask for."""
+        if self._checked_refine() is not None:
+            raise ValueError(
+                "`refine` samples with all rows in memory: fit with `refine=None`, or "
+                "give arrays of as many rows as fit there."
+            )
+        if self._checked_restarts().count > 1:
+            raise ValueError(
+                "`n_restarts` mixes fits of rows in memory: fit with `n_restarts=1`, "
+                "or give arrays of as many rows as fit there."
+            )
+        self._checked_widths()
         if checkpoint is not None:
-            self._mark = self._fingerprint(x, y, weight)
+            check_writable(Path(checkpoint))
+        found = source.statistics()
+        total = self._learn(source, found)
+        rows = InUnits(source, self._in_units)
+        config = self._config(rows.rows)
+        self._draw_seed(checkpoint, 1, lambda: (source.mark().encode(),))
+        key = jr.fold_in(self._key("train"), 2**32 - 1)
+        data = Stream(rows, batch_size=config.batch_size, key=key)
+        config = self._config(rows.rows, steps=self._steps(rows.rows, data.batches))
+        x, y, _ = self._in_units(*found.sample, np.ones(len(found.sample[0])))
+        self._keep_check_rows(x, y)
+        (job,) = self._jobs_on(data, config, x.shape[1], total, 1, checkpoint)
+        return job
+
+    def _learn(self, source: RowSource, found: Statistics) -> float:
+        """Keep what all rows of a source say; returns the sum of their weights."""
+        d_in = len(found.x.mean)
+        if self._goes_on and d_in != self.n_features_in_:
+            raise ValueError(
+                f"X has {d_in} columns; the fit before had {self.n_features_in_}."
+            )
+        self.n_features_in_ = d_in
+        self.__dict__.pop("feature_names_in_", None)
+        if source.names is not None:
+            self.feature_names_in_ = np.asarray(source.names, object)
+        if not self._goes_on:
+            found_x = found.x.standardiser()
+            self._x_standard = found_x if self.standardise else as_it_is(d_in)
+        return found.x.weight
+
+    @abc.abstractmethod
+    def _in_units(
+        self, x: np.ndarray, y: np.ndarray, weight: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows of a source in the units of the network."""
+
+    def _draw_seed(
+        self, checkpoint: str | Path | None, count: int, rows: Callable[[], tuple]
+    ) -> None:
+        """The seed of fits: that of their checkpoints, where there are some already."""
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if checkpoint is not None:
+            self._mark = self._fingerprint(*rows())
             files = [numbered(checkpoint, number) for number in range(count)]
             stored = [read_seed(file, mark=self._mark) for file in files]
             seed = next((s for s in stored if s is not None), seed)
         self._seed = seed
-        data = Data.create(x, y, weight, batch_size=config.batch_size)
+
+    def _jobs_on(
+        self,
+        data: Rows,
+        config: TrainConfig,
+        d_in: int,
+        total: float,
+        count: int,
+        checkpoint: str | Path | None,
+    ) -> list[Job]:
+        """Trainings on rows in the units of the network; `total` is their weight."""
+        going_on, widths = self._goes_on, self._checked_widths()
+        self.__dict__.pop("_run", None)
         if going_on and widths == self._built_widths:
             widths = self._variational().widths  # some may have left since
         else:
             self._built_widths = widths
-        self._rows_seen = weight.sum()
-        self._keep_check_rows(x, y)
+        self._rows_seen = total
         jobs = []
         for number in range(count):
-            network = self._build(x.shape[1], widths, weight.sum(), number)
+            network = self._build(d_in, widths, total, number)
             if going_on:
                 network = _with_rows(self._variational(), network)
             run = Run.create(network, config)
@@ -702,7 +798,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         if self.standardise:
             self._x_standard = Standardiser.create(x, weight)
         else:
-            self._x_standard = Standardiser(np.zeros(x.shape[1]), np.ones(x.shape[1]))
+            self._x_standard = as_it_is(x.shape[1])
 
     def _checked_rows(self, X: Unchecked) -> np.ndarray:
         """Rows to predict for, in standard units."""
@@ -711,10 +807,10 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             X = validate_data(self, X, reset=False, dtype=np.float64)
         return self._x_standard(X)
 
-    def _fingerprint(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> str:
+    def _fingerprint(self, *rows: np.ndarray | bytes) -> str:
         """What a checkpoint must agree on: rows, settings, precision."""
         digest = hashlib.sha256()
-        for values in (x, y, weight):
+        for values in rows:
             digest.update(np.ascontiguousarray(values).tobytes())
         params = self.get_params(deep=False).items()
         settings = {k: _encode(v) for k, v in params if k != "verbose"}
@@ -838,6 +934,31 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
 
         # Nothing but shapes: no array is made that the file does not have.
         return persist.fill(eqx.filter_eval_shape(skeleton), prefix, arrays)
+
+
+@dataclass(frozen=True)
+class InUnits:
+    """The rows of a source in the units of the network; a `Source` to stream from."""
+
+    source: RowSource
+    convert: Callable[..., Part]
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self.source.rows
+
+    @property
+    def pieces(self) -> Sequence[int]:
+        """Those of the source."""
+        return self.source.pieces
+
+    def read(self, first: int, last: int) -> Part:
+        """The rows from `first` to before `last`, in the precision of the device."""
+        x, y, weight = self.convert(*self.source.read(first, last))
+        dtype = np.dtype(jnp.result_type(float))
+        y = y.astype(dtype if y.dtype.kind == "f" else np.int32)
+        return x.astype(dtype), y, weight.astype(dtype)
 
 
 def _narrow(y: np.ndarray) -> np.ndarray:

@@ -7,13 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils import column_or_1d
-from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..infer import predict
 from ..model.likelihoods import Categorical, CategoricalLikelihood
-from .base import Callback
+from ..sources import RowSource, Statistics
+from .base import Callback, by_pieces
 from .checks import Unchecked, all_or_nothing, checked_weight, numbers_only
 from .headers import labels_from
 from .views import Curves, ViewedEstimator
@@ -91,7 +92,7 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
     def fit(
         self,
         X: Unchecked,
-        y: Unchecked,
+        y: Unchecked = None,
         sample_weight: Unchecked = None,
         *,
         checkpoint: str | Path | None = None,
@@ -114,6 +115,39 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
                 "0. A classifier needs rows of at least two classes."
             )
         return X, self._codes(y), weight
+
+    def _learn(self, source: RowSource, found: Statistics) -> float:
+        if not found.labels:
+            raise ValueError(
+                "A classification needs one target of at most a thousand labels."
+            )
+        if not self._goes_on:
+            self.classes_ = np.array(sorted(found.labels))
+        weights = np.zeros(len(self.classes_))
+        for label, weight in found.labels.items():
+            weights[self._codes(np.array([label]))] += weight
+        if (weights > 0).sum() < 2:
+            raise ValueError(
+                "`y` holds one class only where the weights are not 0. A classifier "
+                "needs rows of at least two classes."
+            )
+        self._class_weights = self._weights_of(weights)
+        super()._learn(source, found)
+        return float(weights @ self._class_weights)
+
+    def _weights_of(self, weights: np.ndarray) -> np.ndarray:
+        """What multiplies the weights of each class, which add up to `weights`."""
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            return weights.sum() / (len(weights) * np.maximum(weights, 1e-300))
+        return compute_class_weight(
+            self.class_weight, classes=self.classes_, y=self.classes_
+        )
+
+    def _in_units(
+        self, x: np.ndarray, y: np.ndarray, weight: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        codes = self._codes(y)
+        return self._x_standard(x), codes, weight * self._class_weights[codes]
 
     def _check_again(
         self, X: Unchecked, y: Unchecked, sample_weight: Unchecked
@@ -203,6 +237,7 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
             raise ValueError(f"`likelihood` must be None, got {self.likelihood!r}.")
         return Categorical().build(len(self.classes_), rows=rows)
 
+    @by_pieces
     def predict_proba(self, X: Unchecked) -> np.ndarray:
         """Probability of each class, in the order of `classes_`."""
         return self._probabilities(self._checked_rows(X))

@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..infer import predict
 from ..model.likelihoods import NOISES, AbstractNoise, AbstractNormalLikelihood
 from ..prepare import Standardiser
-from .base import Callback
+from ..sources import RowSource, Statistics
+from .base import Callback, by_pieces
 from .checks import (
     Unchecked,
     all_or_nothing,
@@ -132,7 +133,7 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
     def fit(
         self,
         X: Unchecked,
-        y: Unchecked,
+        y: Unchecked = None,
         sample_weight: Unchecked = None,
         *,
         checkpoint: str | Path | None = None,
@@ -142,6 +143,10 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
 
         Parameters
         ----------
+        X
+            An array or a frame; or rows that do not fit into memory, with their
+            targets: `ParquetRows`, `ArrayRows`, `BatchRows`. A memory-mapped array of
+            more than 1 GiB (as float64) is not taken into memory either.
         y
             One column, or one column for each target.
         sample_weight
@@ -216,6 +221,27 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         self._columns = columns
         return X, y.reshape(len(X), -1)
 
+    def _learn(self, source: RowSource, found: Statistics) -> float:
+        if found.y is None:
+            raise ValueError("A regression needs targets that are numbers.")
+        _, y = found.sample
+        columns = None if y.ndim == 1 else y.shape[1]
+        if not self._goes_on:
+            self._y_standard = found.y.standardiser()
+        elif columns != self._columns:
+            raise ValueError(
+                f"`y` has {columns or 1} targets; the fit before had "
+                f"{self._columns or 1}."
+            )
+        self._columns = columns
+        return super()._learn(source, found)
+
+    def _in_units(
+        self, x: np.ndarray, y: np.ndarray, weight: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        y = y.reshape(len(y), self._columns or 1)
+        return self._x_standard(x), self._targets(y), weight
+
     def _standardise(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> None:
         super()._standardise(x, y, weight)
         self._y_standard = Standardiser.create(y, weight)
@@ -263,6 +289,7 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         self, X: Unchecked, return_std: Literal[True]
     ) -> tuple[np.ndarray, np.ndarray]: ...
 
+    @by_pieces
     def predict(
         self, X: Unchecked, return_std: bool = False
     ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
@@ -273,6 +300,7 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
             return mean
         return mean, self._shaped(np.sqrt(noise + weights) * self._y_standard.scale)
 
+    @by_pieces
     def predict_interval(
         self, X: Unchecked, level: float = 0.9
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -300,6 +328,7 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
             for column in range(mean.shape[1])
         }
 
+    @by_pieces
     def predict_variance(self, X: Unchecked) -> tuple[np.ndarray, np.ndarray]:
         """Variance from the noise, and variance from not knowing the weights."""
         _, *parts = self._summary(predict.moments, X)

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 NAMES = ("cubic", "structure", "ablation", "uci", "gestures", "mnist")
-NAMES += ("choose", "uci-default", "uci-refined")  # ours, beyond the paper
+NAMES += ("choose", "uci-default", "uci-refined", "covtype")  # ours, beyond the paper
 
 
 def module_name(name: str) -> str:

@@ -108,7 +108,7 @@ class Lane:
 
     def take(self, epoch: int, first: int, count: int) -> Part:
         """So many rows of a pass from its row `first` on; fewer at its end."""
-        parts = [self.source.read(self.first, self.first)]
+        parts = []
         begin = 0
         for buffer in self._buffers(epoch):
             end = begin + sum(high - low for low, high in buffer)
@@ -118,6 +118,8 @@ class Lane:
                 x, y, weight = (values[low:high] for values in rows)
                 parts.append((x, y, weight))
             begin = end
+        if len(parts) < 2:
+            return parts[0] if parts else self.source.read(self.first, self.first)
         x, y, weight = (np.concatenate(values) for values in zip(*parts, strict=True))
         return x, y, weight
 

@@ -177,6 +177,19 @@ def refuse(values: Series, bad: np.ndarray, why: str) -> None:
         )
 
 
+def checked_levels(name: str, found: list[str], rows: int) -> tuple[str, ...]:
+    """The texts that so many rows hold, in their order; an error if they are many."""
+    names_rows = len(found) > max(IDENTIFIERS, rows / 2)
+    if names_rows or len(found) > MOST_LEVELS:
+        more = " They seem to name the rows." if names_rows else ""
+        raise TableError(
+            f"Column {name!r} has {len(found)} different texts in {rows} rows, such as "
+            f"{min(found)[:40]!r}; at most {MOST_LEVELS} can become features.{more} "
+            f"Leave it out with `--drop {name}`."
+        )
+    return tuple(sorted(found))
+
+
 # -- the kinds ---------------------------------------------------------------------
 
 
@@ -256,16 +269,7 @@ class Category:
     @staticmethod
     def levels(known: Series) -> tuple[str, ...]:
         """The texts, in their order."""
-        found = sorted(texts(known).unique())
-        names_rows = len(found) > max(IDENTIFIERS, len(known) / 2)
-        if names_rows or len(found) > MOST_LEVELS:
-            more = " They seem to name the rows." if names_rows else ""
-            raise TableError(
-                f"Column {str(known.name)!r} has {len(found)} different texts in "
-                f"{len(known)} rows, such as {found[0][:40]!r}; at most {MOST_LEVELS} "
-                f"can become features.{more} Leave it out with `--drop {known.name}`."
-            )
-        return tuple(found)
+        return checked_levels(str(known.name), [*texts(known).unique()], len(known))
 
     @staticmethod
     def typical(column: Column, known: Series) -> float | str:
@@ -283,10 +287,14 @@ class Category:
         column: Column, values: Series, missing: np.ndarray
     ) -> Iterator[np.ndarray]:
         """One feature for each level."""
-        text = texts(values.astype(object).where(~missing, column.fill))
-        unseen = ~text.isin(column.levels).to_numpy(bool)
-        if unseen.any():
-            new = ", ".join(repr(value[:40]) for value in text[unseen].unique()[:3])
+        pandas, _ = imported()
+        # Each text is looked at once, however many rows hold it.
+        number, found = pandas.factorize(values.astype(object))
+        text = texts(pandas.Series([*found, column.fill], dtype=object)).tolist()
+        unseen = [value for value in text[:-1] if value not in column.levels]
+        if unseen:
+            first = [*dict.fromkeys(unseen)][:3]
+            new = ", ".join(repr(value[:40]) for value in first)
             warnings.warn(
                 f"Column {column.name!r} holds values that were not in the training "
                 f"rows ({new}); they count as none of the known ones.",
@@ -294,7 +302,7 @@ class Category:
                 stacklevel=2,
             )
         for level in column.levels:
-            yield (text == level).to_numpy(np.float64)
+            yield np.array([value == level for value in text], float)[number]
 
 
 class Boolean:

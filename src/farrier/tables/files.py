@@ -9,6 +9,7 @@ import csv
 import gzip
 import os
 import re
+import tempfile
 import uuid
 import zlib
 from collections.abc import Iterable, Iterator
@@ -33,7 +34,7 @@ class TableError(ValueError):
 
 
 def read_table(path: str | Path) -> Frame:
-    """The whole table in a CSV (plain or gzipped) or Parquet file."""
+    """The whole table in a CSV (plain or gzipped) or Parquet file, or in a folder."""
     pandas, _ = imported()
     frame = pandas.concat(read_chunks(path))
     if frame.empty:
@@ -42,22 +43,41 @@ def read_table(path: str | Path) -> Frame:
 
 
 def read_chunks(path: str | Path, rows: int = CHUNK) -> Iterator[Frame]:
-    """The table in pieces of `rows` rows, at least one piece; the last may be short."""
-    pandas, arrow = imported()
+    """The table in pieces of `rows` rows, at least one piece; the last may be short.
+
+    Of a folder, the rows of all its Parquet files, in the order of their names.
+    """
+    _, arrow = imported()
     path = Path(path)
     start = 0
     try:
         for table in _cut(_tables(path), rows):
-            frame = table.to_pandas(
-                types_mapper={arrow.bool_(): pandas.BooleanDtype()}.get
-            )
-            frame.index = pandas.RangeIndex(start, start + len(frame))
+            frame = frame_of(table, start)
             start += len(frame)
             yield frame
     except arrow.ArrowException as error:
         raise TableError(f"{str(path)!r} cannot be read: {_line(error)}") from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise TableError(f"{str(path)!r} is a damaged gzip file: {error}.") from error
+
+
+def frame_of(table: Any, first: int) -> Frame:
+    """An Arrow table as a frame whose row labels count on from `first`."""
+    pandas, arrow = imported()
+    frame = table.to_pandas(types_mapper={arrow.bool_(): pandas.BooleanDtype()}.get)
+    frame.index = pandas.RangeIndex(first, first + len(frame))
+    return frame
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a file that could not be written later, when much work is done."""
+    try:
+        with tempfile.TemporaryFile(dir=path.parent) as file:
+            file.write(b"\0" * 2**16)
+    except OSError as error:
+        raise OSError(
+            error.errno, f"{str(path)!r} could not be written: {error.strerror}."
+        ) from error
 
 
 @contextmanager
@@ -127,40 +147,100 @@ def imported() -> tuple[Any, Any]:
 
 def _tables(path: Path) -> Iterator[Any]:
     """Arrow tables, one after the other, with plain types only."""
+    if path.is_dir():
+        return _folder_tables(path)
     if not path.is_file():
-        what = "is a folder, not a table" if path.is_dir() else "is not there"
-        raise TableError(f"{str(path)!r} {what}.")
+        raise TableError(f"{str(path)!r} is not there.")
     with path.open("rb") as file:
         first = file.read(4)
     if not first:
         raise TableError(f"{str(path)!r} is empty.")
     if first == PARQUET or path.suffix == ".parquet":
-        return _parquet_tables(path)
+        return _parquet_tables(path, open_parquet(path))
     return _csv_tables(path, is_gzip=first.startswith(GZIP))
 
 
-def _parquet_tables(path: Path) -> Iterator[Any]:
+def _folder_tables(folder: Path) -> Iterator[Any]:
+    files = parquet_files(folder)
+    first = open_parquet(files[0]).schema_arrow
+    for path in files:
+        file = open_parquet(path)
+        check_same_columns(path, file.schema_arrow, files[0], first)
+        for table in _parquet_tables(path, file):
+            yield table.select(first.names)
+
+
+def parquet_files(path: str | Path) -> list[Path]:
+    """The Parquet files of a folder, in the order of their names; or the one file."""
+    path = Path(path)
+    if not path.exists():
+        raise TableError(f"{str(path)!r} is not there.")
+    if not path.is_dir():
+        return [path]
+    files = sorted(path.glob("*.parquet"))
+    if not files:
+        raise TableError(f"The folder {str(path)!r} has no files that end in .parquet.")
+    return files
+
+
+def open_parquet(path: Path, metadata: Any = None) -> Any:
+    """A Parquet file, its names and types checked; `metadata` where it was read."""
     _, arrow = imported()
     from pyarrow import parquet
 
     try:
-        file = parquet.ParquetFile(path)
-        schema = file.schema_arrow
-        _check_names(path, schema.names)
-        for name, kind in zip(schema.names, schema.types, strict=True):
-            types = arrow.types
-            if types.is_nested(kind) or types.is_binary(kind):
-                raise TableError(
-                    f"{str(path)!r}: column {name!r} holds values of type {kind}; "
-                    "numbers, texts, booleans and dates can be used."
-                )
-        yield schema.empty_table()
-        for batch in file.iter_batches():
-            yield arrow.Table.from_batches([batch])
+        file = parquet.ParquetFile(path, metadata=metadata)
     except (arrow.ArrowException, OSError) as error:
         raise TableError(
             f"{str(path)!r} is not a whole Parquet file: {_line(error)}"
         ) from error
+    if metadata is not None:
+        return file
+    schema, types = file.schema_arrow, arrow.types
+    _check_names(path, schema.names)
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        if types.is_nested(kind) or types.is_binary(kind):
+            raise TableError(
+                f"{str(path)!r}: column {name!r} holds values of type {kind}; "
+                "numbers, texts, booleans and dates can be used."
+            )
+    return file
+
+
+def check_same_columns(path: Path, schema: Any, first: Path, expected: Any) -> None:
+    """Refuse a file of a folder whose columns are not those of its first file."""
+    there, needed = (
+        dict(zip(s.names, map(str, s.types), strict=True)) for s in (schema, expected)
+    )
+    for name in [*needed, *there]:
+        ours, theirs = there.get(name, "not there"), needed.get(name, "not there")
+        if ours != theirs:
+            raise TableError(
+                f"The files of a folder must have the same columns, but {name!r} is "
+                f"{ours} in {path.name!r} and {theirs} in {first.name!r}."
+            )
+
+
+@contextmanager
+def reading_group(path: Path, number: int) -> Iterator[None]:
+    """A block whose errors name the row group that it reads."""
+    _, arrow = imported()
+    try:
+        yield
+    except (arrow.ArrowException, OSError) as error:
+        raise TableError(
+            f"{str(path)!r} is not a whole Parquet file: row group {number} of it "
+            f"cannot be read: {_line(error)}"
+        ) from error
+
+
+def _parquet_tables(path: Path, file: Any) -> Iterator[Any]:
+    _, arrow = imported()
+    yield file.schema_arrow.empty_table()
+    for number in range(file.num_row_groups):
+        with reading_group(path, number):
+            for batch in file.iter_batches(row_groups=[number]):
+                yield arrow.Table.from_batches([batch])
 
 
 def _csv_tables(path: Path, *, is_gzip: bool) -> Iterator[Any]:

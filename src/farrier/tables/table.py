@@ -61,13 +61,10 @@ class Columns:
         task
             By default the one that `find_task` finds.
         """
-        if missing not in (ERROR, IMPUTE):
-            raise TableError(
-                f"`missing` must be {ERROR!r} or {IMPUTE!r}, got {missing!r}."
-            )
+        check_missing(missing)
         frame = as_frame(frame)
         y = column_of(frame, target)
-        task, _ = find_task(y) if task is None else (_checked_task(task), "")
+        task, _ = find_task(y) if task is None else (checked_task(task), "")
         inputs = [name for name in frame.columns if name != target]
         if not inputs:
             raise TableError(
@@ -79,7 +76,8 @@ class Columns:
         columns = tuple(Column.learn(frame[n], missing=missing) for n in inputs)
         number = task == CLASSIFICATION and _whole(y)
         found = cls(columns, target, task, "number" if number else "text")
-        _check_targets(found.targets(frame), target, task)
+        y = found.targets(frame)
+        check_targets(target, task, np.unique(y).tolist(), len(y))
         return found
 
     @property
@@ -147,16 +145,24 @@ def find_task(y: Series) -> tuple[str, str]:
     if not len(known):
         raise TableError(f"The target {name!r} has no values at all.")
     kind, distinct = kind_of(known), known.nunique()
+    if kind == "number":
+        distinct = len(np.unique(numbers(known)))
+    return task_of(name, kind, distinct, len(known), whole=_whole(known))
+
+
+def task_of(
+    name: str, kind: str, distinct: int, rows: int, *, whole: bool
+) -> tuple[str, str]:
+    """The task, and why, from what a target holds."""
     if kind == "date":
         raise TableError(f"The target {name!r} holds dates; numbers or labels can be.")
     if kind == "boolean":
         return CLASSIFICATION, f"{name!r} holds two labels."
     if kind == "category":
         return CLASSIFICATION, f"{name!r} holds {distinct} labels that are texts."
-    distinct = len(np.unique(numbers(known)))
     if distinct == 2:
         return CLASSIFICATION, f"{name!r} has two different values."
-    if distinct <= FEW_CLASSES and 2 * distinct <= len(known) and _whole(known):
+    if distinct <= FEW_CLASSES and 2 * distinct <= rows and whole:
         return (
             CLASSIFICATION,
             f"{name!r} has {distinct} different values, all whole numbers.",
@@ -236,24 +242,31 @@ def _refuse_missing(frame: Frame) -> None:
         )
 
 
-def _check_targets(y: np.ndarray, name: str, task: str) -> None:
-    distinct = len(np.unique(y))
-    if task == REGRESSION and len(y) < 2:
+def check_targets(name: str, task: str, labels: list, rows: int) -> None:
+    """Refuse targets that there is nothing to learn from."""
+    if rows < 2 and task == REGRESSION:
         raise TableError("The table has one row only; a fit needs at least two.")
     if task == REGRESSION:
         return
-    if distinct < 2:
+    if len(labels) < 2:
         raise TableError(
-            f"The target {name!r} has the same label in all rows: {y[0].item()!r}."
+            f"The target {name!r} has the same label in all rows: {labels[0]!r}."
         )
-    if distinct > MOST_CLASSES or distinct > max(2, len(y) / 2):
+    if len(labels) > MOST_CLASSES or len(labels) > max(2, rows / 2):
         raise TableError(
-            f"The target {name!r} has {distinct} different labels in {len(y)} rows: "
+            f"The target {name!r} has {len(labels)} different labels in {rows} rows: "
             "there is too little to learn each from."
         )
 
 
-def _checked_task(task: str) -> str:
+def check_missing(missing: str) -> None:
+    """Refuse what is no way to treat missing values."""
+    if missing not in (ERROR, IMPUTE):
+        raise TableError(f"`missing` must be {ERROR!r} or {IMPUTE!r}, got {missing!r}.")
+
+
+def checked_task(task: str) -> str:
+    """The task, if there is such a one."""
     if task not in TASKS:
         raise TableError(f"`task` must be one of {[*TASKS]}, got {task!r}.")
     return task
