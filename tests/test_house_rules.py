@@ -71,6 +71,8 @@ ORDER = {
     "model": ("likelihoods", "layers", "network", "drawn"),
     "infer": (
         "train",
+        "processes",
+        "placement",
         "stream",
         "parallel",
         "predict",

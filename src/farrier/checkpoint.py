@@ -1,5 +1,6 @@
 """Checkpoints: a training run between two chunks, in one file."""
 
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -7,10 +8,24 @@ from typing import Any
 import numpy as np
 
 from . import persist
+from .infer.processes import is_first
 from .infer.shrink import without
 from .infer.train import History, Removal, Run, Status
 
 KIND = "checkpoint"
+
+
+def check_folder(path: str | Path | None) -> None:
+    """Refuse, before any work, a checkpoint that the first process could not write."""
+    if path is None or not is_first():
+        return
+    try:
+        with tempfile.TemporaryFile(dir=Path(path).parent):
+            pass
+    except OSError as error:
+        raise OSError(
+            f"The checkpoint {str(path)!r} cannot be written: {error.strerror}."
+        ) from error
 
 
 def write_checkpoint(path: str | Path, run: Run, *, mark: str, seed: int) -> None:

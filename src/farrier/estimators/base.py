@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import persist
 from ..checkpoint import (
+    check_folder,
     history_arrays,
     read_history,
     read_seed,
@@ -41,12 +42,16 @@ from ..infer.compact import (
     drop,
     find_nodes,
 )
+from ..infer.placement import current
+from ..infer.processes import check_same, file_of_first, from_first, is_first, together
 from ..infer.refine import REFINEMENTS, Nuts, Sampling, refine
 from ..infer.shrink import can_shrink, could_pay, shrunk
+from ..infer.stream import LANES, Held, Stream
 from ..infer.train import (
     Data,
     History,
     Job,
+    Rows,
     Run,
     Status,
     TrainConfig,
@@ -209,9 +214,15 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         callback: Callback | None,
     ) -> Self:
         """Train, and store what was learned; all of it, or nothing if it fails."""
-        with all_or_nothing(self):
-            rows = self._prepare(X, y, sample_weight)
-            job = self._job(*rows, checkpoint)
+        with all_or_nothing(self), ExitStack() as stack:
+            with together():
+                rows = self._prepare(X, y, sample_weight)
+                check_folder(checkpoint)
+            seen = checkpoint
+            if current() is not None:
+                check_same("rows or other settings", self._fingerprint(*rows))
+                seen = stack.enter_context(file_of_first(checkpoint))
+            job = self._job(*rows, seen)
             after_chunk, at_end = watcher(self, job, X, y)
             run = self._train(job, checkpoint, callback, after_chunk)
             self._finish(job, run, callback)
@@ -234,6 +245,8 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         config = self._config(len(x))
         state = check_random_state(self.random_state)
         seed = int(state.randint(2**31 - 1))
+        if current() is not None:
+            seed = int(from_first(np.asarray(seed, np.int32)))
         if not going_on:
             self._standardise(x, y, weight)
         x, y = self._x_standard(x), self._targets(y)
@@ -242,7 +255,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             stored = read_seed(checkpoint, mark=self._mark)
             seed = seed if stored is None else stored
         self._seed = seed
-        data = Data.create(x, y, weight, batch_size=config.batch_size)
+        data = self._rows(x, y, weight, config.batch_size)
         if going_on and widths == self._built_widths:
             widths = self._variational().widths  # some may have left since
         else:
@@ -260,6 +273,22 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             job.shrink = shrunk
         return job
 
+    def _rows(
+        self, x: np.ndarray, y: np.ndarray, weight: np.ndarray, batch_size: int
+    ) -> Rows:
+        """The rows where they are trained on: on one device, or over all of a run."""
+        place = current()
+        if place is None:
+            return Data.create(x, y, weight, batch_size=batch_size)
+        if self.refine is not None:
+            raise ValueError(
+                "`refine` samples on one device and cannot be used after "
+                "`farrier.distributed`. Leave it out."
+            )
+        even = -(-batch_size // LANES) * LANES
+        held = Held(x, y, weight)
+        return Stream(held, batch_size=even, key=self._key("train"), placement=place)
+
     def _train(
         self,
         job: Job,
@@ -269,7 +298,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
     ) -> Run:
         """The training loop with its progress and its checkpoints."""
         watchers = [watch]
-        if checkpoint is not None:
+        if checkpoint is not None and is_first():
             watchers.append(
                 lambda run: write_checkpoint(
                     checkpoint, run, mark=self._mark, seed=self._seed
@@ -281,14 +310,15 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
                 lambda run: callback(int(run.state.step) / steps, run.history)
             )
         with ExitStack() as stack:
-            if self.verbose:
+            if self.verbose and is_first():
                 show = stack.enter_context(progress("fit", job.config.steps))
                 rows = int(job.data.rows)
                 watchers.append(lambda run: show(*_progress_note(run, rows)))
 
             def after_chunk(run: Run) -> None:
-                for watch in watchers:
-                    watch(run)
+                with together():
+                    for watch in watchers:
+                        watch(run)
 
             return train(job, after_chunk)
 
