@@ -44,6 +44,7 @@ RANKS = {
     "farrier": 11,
 }
 COMMANDS = (
+    "_processes",
     "_shared",
     "fit",
     "predict",

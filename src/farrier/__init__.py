@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         fit_many,
         load,
     )
+    from .infer.placement import distributed
     from .infer.refine import Nuts
     from .model.likelihoods import GaussianNoise
     from .report import write_report
@@ -51,6 +52,7 @@ __all__ = [
     "ScaleMixture",
     "TrainingWarning",
     "datasets",
+    "distributed",
     "export",
     "fit_many",
     "load",
@@ -74,6 +76,7 @@ _HOMES = {
     "ScaleMixture": ".core.priors",
     "GaussianNoise": ".model.likelihoods",
     "Nuts": ".infer.refine",
+    "distributed": ".infer.placement",
     "HorseshoeClassifier": ".estimators",
     "HorseshoeRegressor": ".estimators",
     "TrainingWarning": ".estimators",

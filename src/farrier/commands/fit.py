@@ -1,11 +1,20 @@
 """`farrier fit`: a table in a file becomes a model in a file."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ._processes import (
+    Coordinator,
+    Distributed,
+    Processes,
+    Rank,
+    is_first,
+    joined,
+)
 from ._shared import Force, Json, check_output, notes, scores_line, show
 
 if TYPE_CHECKING:
@@ -21,6 +30,7 @@ ENDINGS = {
 }
 
 
+@joined
 def fit(
     data: Annotated[
         Path, typer.Argument(metavar="DATA", help="A table: CSV (or .csv.gz), Parquet.")
@@ -88,14 +98,22 @@ def fit(
     ] = False,
     force: Force = False,
     as_json: Json = False,
+    distributed: Distributed = False,
+    coordinator: Coordinator = None,
+    processes: Processes = None,
+    rank: Rank = None,
 ) -> None:
     """Fit a network to a table; it chooses its own width.
 
     Ctrl-C keeps what was learned; the same command with --resume then goes on.
     """
+    del coordinator, processes, rank  # `joined` has used them
     checkpoint = output.parent / f"{output.name}.checkpoint"
-    _check_files(output, checkpoint, resume=resume, force=force)
-    say: Callable[[str], None] = (lambda text: None) if as_json else typer.echo
+    first = is_first(distributed=distributed)
+    if first:
+        _check_files(output, checkpoint, resume=resume, force=force)
+    silent = as_json or not first
+    say: Callable[[str], None] = (lambda text: None) if silent else typer.echo
     from ..tables import Columns, find_task, read_table
     from ..tables.table import column_of
 
@@ -108,11 +126,15 @@ def fit(
     about = _about(data, columns, train, why)
     for line in _table_lines(columns, about, len(test)):
         say(line)
-    with notes() as said:
-        model = _fitted(columns, estimator, train, checkpoint, about)
+    with notes(quiet=not first) as said:
+        model = _fitted(columns, estimator, train, checkpoint, about, quiet=not first)
         interrupted = model.estimator.history_.status == "interrupted"
         if interrupted and not len(model.estimator.history_.step):
             raise KeyboardInterrupt
+        if not first:
+            if interrupted:
+                raise typer.Exit(130)
+            return
         if len(test) and not interrupted:
             about["holdout"] = {"rows": len(test)} | model.scores(test)
         model.save(output)
@@ -225,13 +247,19 @@ def _about(data: Path, columns: "Columns", train: "Frame", why: str) -> dict[str
 
 
 def _fitted(
-    columns: "Columns", estimator: Any, train: "Frame", checkpoint: Path, about: dict
+    columns: "Columns",
+    estimator: Any,
+    train: "Frame",
+    checkpoint: Path,
+    about: dict,
+    *,
+    quiet: bool,
 ) -> "TableModel":
     from ..console import progress
     from ..estimators import TableModel
 
     X, y = columns.features(train), columns.targets(train)
-    with progress("fit", 100) as report:
+    with nullcontext(lambda *_: None) if quiet else progress("fit", 100) as report:
 
         def tell(share: float, history: Any) -> None:
             left = sum(len(removal.nodes) for removal in history.removed)

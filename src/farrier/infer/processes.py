@@ -112,20 +112,23 @@ def is_alone() -> bool:
 
 def agree(problem: BaseException | None = None) -> None:
     """Raise here what any process has met; all processes must come here."""
-    if count() == 1:
-        if problem is not None:
-            raise problem
-        return
     if _Here.interrupted and problem is None:
         _Here.interrupted = False
         problem = KeyboardInterrupt()
-    notes = _gathered(_note(problem))
+    if count() > 1:
+        problem = _of_all(problem)
     if problem is not None:
+        problem.__dict__["agreed"] = True
         raise problem
-    for number, note in enumerate(notes):
-        if note[0]:
+
+
+def _of_all(problem: BaseException | None) -> BaseException | None:
+    """The problem of this process, or else that of the first one that has any."""
+    for number, note in enumerate(_gathered(_note(problem))):
+        if note[0] and problem is None:
             text = bytes(note[1:]).rstrip(b"\0").decode(errors="ignore")
-            raise _KINDS[note[0] - 1](f"Process {number}: {text}")
+            problem = _KINDS[note[0] - 1](f"Process {number}: {text}")
+    return problem
 
 
 @contextmanager
@@ -133,9 +136,9 @@ def together() -> Iterator[None]:
     """What fails in here on one process fails on all."""
     try:
         yield
-    except LostProcess:
-        raise
     except BaseException as error:
+        if isinstance(error, LostProcess) or "agreed" in vars(error):
+            raise
         agree(error)
     agree()
 
