@@ -6,6 +6,7 @@ noise of a row depends on its number alone, so each device makes that of its own
 and the gradients are added up once in a step.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, PyTree
 
 from ..model.layers import Layer
-from .processes import agree, is_alone, start
+from .processes import is_alone, start, together
 from .train import converted
 
 WIDE = 256  # nodes from which a layer is cut
@@ -44,10 +45,9 @@ class OneDevice:
         """What was on the devices, on one of this process."""
         return tree
 
-    def agree(self, problem: BaseException | None = None) -> None:
-        """Raise a problem of any process."""
-        if problem is not None:
-            raise problem
+    def together(self) -> AbstractContextManager[None]:
+        """A block that fails on all processes where it fails on one."""
+        return nullcontext()
 
 
 @dataclass(frozen=True)
@@ -119,9 +119,9 @@ class Meshed(OneDevice):
 
         return converted(tree, local)
 
-    def agree(self, problem: BaseException | None = None) -> None:
-        """Raise a problem of any process."""
-        agree(problem)
+    def together(self) -> AbstractContextManager[None]:
+        """A block that fails on all processes where it fails on one."""
+        return together()
 
     def _sharding(self, *axes: str | None) -> NamedSharding:
         return NamedSharding(self.mesh, PartitionSpec(*axes))

@@ -213,7 +213,8 @@ class Stream:
         """Inputs of so many rows, from places spread evenly over all."""
         places = np.linspace(0, self.rows, PLACES, endpoint=False).astype(int).tolist()
         each = -(-count // PLACES)
-        read = [self._source.read(p, min(p + each, self.rows))[0] for p in places]
+        with self._placement.together():
+            read = [self._source.read(p, min(p + each, self.rows))[0] for p in places]
         return jnp.asarray(np.concatenate(read)[:count], float)
 
     def advance(
@@ -249,14 +250,10 @@ class Stream:
 
     def _next(self, step: int, steps_per_record: int) -> Block:
         """The block that begins at a step; those after it are read meanwhile."""
-        try:
+        with self._placement.together():
             if self._begins != step:
                 self._reader = read_ahead(self._blocks(step, steps_per_record))
             self._begins, part = next(self._reader)
-        except BaseException as error:
-            self._placement.agree(error)
-            raise
-        self._placement.agree()
         return Block(*(self._placement.block(v, self.batch_size) for v in part))
 
     def _blocks(self, first: int, steps_per_record: int) -> Iterator[tuple[int, Part]]:
