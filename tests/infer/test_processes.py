@@ -171,7 +171,7 @@ def killed_again_and_again(folder: Path, kills: int, steps: int) -> None:
 
 
 def test_a_fit_goes_on_after_a_process_is_killed(tmp_path):
-    killed_again_and_again(tmp_path, kills=1, steps=400)
+    killed_again_and_again(tmp_path, kills=1, steps=120)
 
 
 @pytest.mark.slow
