@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +102,18 @@ def test_links_and_figures_exist(page):
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
         if "://" not in target:
             assert (page.parent / target).exists(), target
+
+
+def test_files_to_copy_are_well_formed():
+    yaml = pytest.importorskip("yaml")
+    folder = ROOT / "docs" / "scale"
+    subprocess.run(["bash", "-n", folder / "slurm.sh"], check=True)
+    service, job = yaml.safe_load_all((folder / "kubernetes.yaml").read_text())
+    pod = job["spec"]["template"]["spec"]
+    assert pod["subdomain"] == service["metadata"]["name"]
+    assert service["spec"]["selector"]["job-name"] == job["metadata"]["name"]
+    (command,) = pod["containers"][0]["args"]
+    assert f"--processes {job['spec']['completions']} " in command
+    group: Any = typer.main.get_command(app)
+    words = shlex.split(command.replace("$JOB_COMPLETION_INDEX", "3"))
+    group.commands["fit"].make_context("fit", words[2:]).close()

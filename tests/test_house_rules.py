@@ -45,6 +45,7 @@ RANKS = {
     "farrier": 11,
 }
 COMMANDS = (
+    "_processes",
     "_shared",
     "fit",
     "predict",
@@ -72,6 +73,8 @@ ORDER = {
     "model": ("likelihoods", "layers", "network", "drawn"),
     "infer": (
         "train",
+        "processes",
+        "placement",
         "stream",
         "parallel",
         "predict",

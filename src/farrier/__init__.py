@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         fit_many,
         load,
     )
+    from .infer.placement import distributed
     from .infer.refine import Nuts
     from .infer.restarts import Restarts
     from .model.likelihoods import GaussianNoise, HeteroscedasticNoise
@@ -58,6 +59,7 @@ __all__ = [
     "ScaleMixture",
     "TrainingWarning",
     "datasets",
+    "distributed",
     "export",
     "fit_many",
     "load",
@@ -83,6 +85,7 @@ _HOMES = {
     "HeteroscedasticNoise": ".model.likelihoods",
     "Nuts": ".infer.refine",
     "Restarts": ".infer.restarts",
+    "distributed": ".infer.placement",
     "HorseshoeClassifier": ".estimators",
     "HorseshoeRegressor": ".estimators",
     "TrainingWarning": ".estimators",

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import platform
+import socket
 import statistics
 import subprocess
 import sys
@@ -37,10 +38,13 @@ from .estimators import (
     fit_many,
 )
 from .estimators.base import InUnits
+from .infer.placement import current
 from .infer.predict import by_chunks, probabilities
 from .infer.shrink import shrunk
+from .infer.stream import Held, Stream
 from .infer.train import (
     COMPILER_OPTIONS,
+    RECORDS_PER_CHUNK,
     Data,
     Job,
     Run,
@@ -70,6 +74,7 @@ EPOCHS = 60
 WIDE = (1_200, 1_200)
 STREAMED_ROWS, HELD_ROWS = 20_000_000, 2_000_000  # of a table on the disk
 COLUMNS, GROUP = 20, 2**17  # of it, and rows of its row groups
+MOST_SECONDS = 1_800  # of processes that are timed
 # Part and figure: at most this.
 TARGETS = {
     ("step 8-50-1", "ratio"): 4.0,
@@ -77,6 +82,7 @@ TARGETS = {
     ("step 784-1200-1200-10", "ratio"): 2.4,
     ("many fits", "ratio"): 10.0,
     ("shrinking", "ratio"): 0.5,
+    ("two processes", "ratio"): 0.625,  # 1.6 times the rows a second
     ("start-up", "help_s"): 0.7,
     ("load and predict", "load_s"): 2.0,
     ("load and predict", "predict_s"): 2.0,
@@ -597,6 +603,69 @@ def train_digits(
     }
 
 
+def streamed_rows_per_second(shape: str = "784-400-400-10") -> float:
+    """Rows that this process and those that it works with train on in a second."""
+    *_, batch_size, steps = SHAPES[shape]
+    x, y = random_table(shape)
+    held = Held(x, y, np.ones(len(x)))
+    data = Stream(held, batch_size=batch_size, key=jr.key(2), placement=current())
+    state = TrainState.create(our_network(shape), TrainConfig())
+    schedule = Schedule.create(TrainConfig(steps=2**30))
+    each = max(1, steps // RECORDS_PER_CHUNK)
+
+    def run() -> jax.Array:
+        nonlocal state
+        state, means = data.advance(state, schedule, each, key=jr.key(1))
+        return means
+
+    seconds = interleaved({"steps": run})["steps"]["median"]
+    return RECORDS_PER_CHUNK * each * batch_size / seconds
+
+
+def two_processes() -> dict[str, float]:
+    """Rows a second of two processes, of one thread each, against those of one."""
+    alone, together = (pinned_rows_per_second(processes) for processes in (1, 2))
+    return {
+        "one_rows_per_s": alone,
+        "two_rows_per_s": together,
+        "ratio": alone / together,
+        "times": together / alone,
+    }
+
+
+def pinned_rows_per_second(processes: int) -> float:
+    """784-400-400-10 by so many processes on this machine, each on one core."""
+    program = (
+        "import os, sys\n"
+        "rank, processes = int(sys.argv[1]), int(sys.argv[2])\n"
+        "cores = sorted(os.sched_getaffinity(0))\n"
+        "os.sched_setaffinity(0, {cores[rank % len(cores)]})\n"
+        "import farrier\n"
+        "farrier.distributed(sys.argv[3], processes, rank)\n"
+        "from farrier import bench\n"
+        "print(bench.streamed_rows_per_second())\n"
+    )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    flags = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(rank), str(processes), address],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | flags,
+        )
+        for rank in range(processes)
+    ]
+    try:
+        texts = [process.communicate(timeout=MOST_SECONDS)[0] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    return float(texts[0].split()[-1])
+
+
 def parts(data: Path) -> dict[str, Callable[[], dict[str, float]]]:
     """What can be timed, by name; the last takes a quarter of an hour."""
     return {
@@ -607,6 +676,7 @@ def parts(data: Path) -> dict[str, Callable[[], dict[str, float]]]:
         "fit and predict": fit_and_predict,
         "start-up": start_up,
         "compile": compile_time,
+        "two processes": two_processes,
         "load and predict": load_and_predict,
         "fits to concrete": partial(concrete, data),
         "memory": partial(memory, data),

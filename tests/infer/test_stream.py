@@ -8,6 +8,7 @@ import pytest
 
 from farrier.core.priors import Horseshoe
 from farrier.infer import stream
+from farrier.infer.placement import OneDevice
 from farrier.infer.stream import LANES, Held, Stream, read_ahead
 from farrier.infer.train import Job, Run, TrainConfig, train
 from farrier.model.likelihoods import GaussianNoise
@@ -54,10 +55,23 @@ def test_a_batch_depends_on_its_step_alone(monkeypatch):
         np.testing.assert_array_equal(alone, batches[step])
 
 
-def test_lanes_that_are_read_apart_are_parts_of_the_batch():
+class Part(OneDevice):
+    """One of several processes, as far as reading goes."""
+
+    def __init__(self, number: int, of: int) -> None:
+        self.number, self.of = number, of
+
+    def share(self, rows: int) -> slice:
+        each = rows // self.of
+        return slice(self.number * each, (self.number + 1) * each)
+
+
+@pytest.mark.parametrize("processes", [2, LANES, 2 * LANES])
+def test_parts_that_are_read_apart_are_the_batch(processes):
+    places = [Part(number, processes) for number in range(processes)]
     parts = [
-        Stream(table(), batch_size=64, key=jr.key(0), lanes=lanes).batch(5)[0]
-        for lanes in (range(LANES // 2), range(LANES // 2, LANES))
+        Stream(table(), batch_size=64, key=jr.key(0), placement=place).batch(5)[0]
+        for place in places
     ]
     whole = Stream(table(), batch_size=64, key=jr.key(0)).batch(5)[0]
     np.testing.assert_array_equal(np.concatenate(parts), whole)

@@ -24,14 +24,15 @@ Force = Annotated[
 
 
 @contextmanager
-def notes() -> Iterator[list[str]]:
+def notes(*, quiet: bool = False) -> Iterator[list[str]]:
     """Warnings become lines on standard error, each once, and entries of a list."""
     said: list[str] = []
 
     def show(message: Any, *_: Any, **__: Any) -> None:
         if (text := " ".join(str(message).split())) not in said:
             said.append(text)
-            typer.echo(f"Note: {text}", err=True)
+            if not quiet:
+                typer.echo(f"Note: {text}", err=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)

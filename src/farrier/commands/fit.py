@@ -1,12 +1,21 @@
 """`farrier fit`: a table in a file becomes a model in a file."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ._processes import (
+    Coordinator,
+    Distributed,
+    Processes,
+    Rank,
+    is_first,
+    joined,
+)
 from ._shared import Force, Json, check_output, notes, scores_line, show
 
 if TYPE_CHECKING:
@@ -23,6 +32,7 @@ ENDINGS = {
 }
 
 
+@joined
 def fit(
     data: Annotated[
         Path,
@@ -117,14 +127,22 @@ def fit(
     ] = False,
     force: Force = False,
     as_json: Json = False,
+    distributed: Distributed = False,
+    coordinator: Coordinator = None,
+    processes: Processes = None,
+    rank: Rank = None,
 ) -> None:
     """Fit a network to a table; it chooses its own width.
 
     Ctrl-C keeps what was learned; the same command with --resume then goes on.
     """
+    del coordinator, processes, rank  # `joined` has used them
     checkpoint = output.parent / f"{output.name}.checkpoint"
-    _check_files(output, checkpoint, resume=resume, force=force)
-    say: Callable[[str], None] = (lambda text: None) if as_json else typer.echo
+    first = is_first(distributed=distributed)
+    if first:
+        _check_files(output, checkpoint, resume=resume, force=force)
+    silent = as_json or not first
+    say: Callable[[str], None] = (lambda text: None) if silent else typer.echo
     from ..tables.parquet import is_large
 
     read = _streamed if stream or is_large(data) else _in_memory
@@ -142,11 +160,15 @@ def fit(
     about["columns"] = table.described
     for line in _table_lines(columns, about, table.tested):
         say(line)
-    with notes() as said:
-        model = _fitted(table, estimator, checkpoint, about)
+    with notes(quiet=not first) as said:
+        model = _fitted(table, estimator, checkpoint, about, quiet=not first)
         interrupted = model.estimator.history_.status == "interrupted"
         if interrupted and not len(model.estimator.history_.step):
             raise KeyboardInterrupt
+        if not first:
+            if interrupted:
+                raise typer.Exit(130)
+            return
         if table.tested and not interrupted:
             about["holdout"] = {"rows": table.tested} | _scores(model, table.test())
         model.save(output)
@@ -347,12 +369,12 @@ def _widths(text: str) -> tuple[int, ...]:
 
 
 def _fitted(
-    table: _Table, estimator: Any, checkpoint: Path, about: dict
+    table: _Table, estimator: Any, checkpoint: Path, about: dict, *, quiet: bool
 ) -> "TableModel":
     from ..console import progress
     from ..estimators import TableModel
 
-    with progress("fit", 100) as report:
+    with nullcontext(lambda *_: None) if quiet else progress("fit", 100) as report:
 
         def tell(share: float, history: Any) -> None:
             left = sum(len(removal.nodes) for removal in history.removed)

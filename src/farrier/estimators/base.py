@@ -44,10 +44,12 @@ from ..infer.compact import (
     find_nodes,
 )
 from ..infer.parallel import train_many
+from ..infer.placement import current
+from ..infer.processes import check_same, file_of_first, from_first, is_first, together
 from ..infer.refine import REFINEMENTS, Fit, Nuts, Sampling, refine
 from ..infer.restarts import WEIGHTS, Restart, Restarts, mixed
 from ..infer.shrink import can_shrink, could_pay, shrunk
-from ..infer.stream import Part, Stream
+from ..infer.stream import LANES, Held, Part, Source, Stream
 from ..infer.train import (
     Data,
     History,
@@ -238,13 +240,21 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         callback: Callback | None,
     ) -> Self:
         """Train, and store what was learned; all of it, or nothing if it fails."""
-        with all_or_nothing(self):
-            source = as_source(X, y, sample_weight)
-            if source is not None:
-                jobs = [self._streamed_job(source, checkpoint)]
+        with all_or_nothing(self), ExitStack() as stack:
+            with together():
+                source = as_source(X, y, sample_weight)
+                rows = self._prepare(X, y, sample_weight) if source is None else ()
+                if checkpoint is not None and is_first():
+                    check_writable(Path(checkpoint))
+            seen = checkpoint
+            if current() is not None:
+                marks = rows if source is None else (source.mark().encode(),)
+                check_same("rows or other settings", self._fingerprint(*marks))
+                seen = stack.enter_context(file_of_first(checkpoint))
+            if source is None:
+                jobs = self._jobs(*rows, checkpoint=seen)
             else:
-                rows = self._prepare(X, y, sample_weight)
-                jobs = self._jobs(*rows, checkpoint)
+                jobs = [self._streamed_job(source, seen)]
             after_chunk, at_end = watcher(self, jobs, X, y)
             runs = self._train(jobs, checkpoint, callback, after_chunk)
             self._finish(jobs, runs, callback)
@@ -268,7 +278,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             self._standardise(x, y, weight)
         x, y = self._x_standard(x), self._targets(y)
         self._draw_seed(checkpoint, count, lambda: (x, y, weight))
-        data = Data.create(x, y, weight, batch_size=config.batch_size)
+        data = self._rows(x, y, weight, config.batch_size)
         self._keep_check_rows(x, y)
         return self._jobs_on(data, config, x.shape[1], weight.sum(), count, checkpoint)
 
@@ -287,15 +297,13 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
                 "or give arrays of as many rows as fit there."
             )
         self._checked_widths()
-        if checkpoint is not None:
-            check_writable(Path(checkpoint))
-        found = source.statistics()
+        with together():
+            found = source.statistics()
         total = self._learn(source, found)
         rows = InUnits(source, self._in_units)
         config = self._config(rows.rows)
         self._draw_seed(checkpoint, 1, lambda: (source.mark().encode(),))
-        key = jr.fold_in(self._key("train"), 2**32 - 1)
-        data = Stream(rows, batch_size=config.batch_size, key=key)
+        data = self._stream(rows, config.batch_size)
         config = self._config(rows.rows, steps=self._steps(rows.rows, data.batches))
         x, y, _ = self._in_units(*found.sample, np.ones(len(found.sample[0])))
         self._keep_check_rows(x, y)
@@ -329,6 +337,8 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
     ) -> None:
         """The seed of fits: that of their checkpoints, where there are some already."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if current() is not None:
+            seed = int(from_first(np.asarray(seed, np.int32)))
         if checkpoint is not None:
             self._mark = self._fingerprint(*rows())
             files = [numbered(checkpoint, number) for number in range(count)]
@@ -367,6 +377,25 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             jobs.append(job)
         return jobs
 
+    def _rows(
+        self, x: np.ndarray, y: np.ndarray, weight: np.ndarray, batch_size: int
+    ) -> Rows:
+        """The rows where they are trained on: on one device, or over all of a run."""
+        if current() is None:
+            return Data.create(x, y, weight, batch_size=batch_size)
+        if self.refine is not None or self._checked_restarts().count > 1:
+            raise ValueError(
+                "`refine` and `n_restarts` work on one device and cannot be used after "
+                "`farrier.distributed`. Leave them out."
+            )
+        even = -(-batch_size // LANES) * LANES
+        return self._stream(Held(x, y, weight), even)
+
+    def _stream(self, source: Source, batch_size: int) -> Stream:
+        """The rows of a source, where they are trained on."""
+        key = jr.fold_in(self._key("train"), 2**32 - 1)
+        return Stream(source, batch_size=batch_size, key=key, placement=current())
+
     def _train(
         self,
         jobs: list[Job],
@@ -376,7 +405,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
     ) -> list[Run]:
         """The training loop with its progress and its checkpoints."""
         watchers: list[Callable[[int, Run], None]] = [lambda number, run: watch(run)]
-        if checkpoint is not None:
+        if checkpoint is not None and is_first():
             watchers.append(
                 lambda number, run: write_checkpoint(
                     numbered(checkpoint, number), run, mark=self._mark, seed=self._seed
@@ -388,14 +417,15 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             steps = sum(budgets) * (1 if self.refine is None else 2)
             watchers.append(lambda n, run: callback(done(n, run) / steps, run.history))
         with ExitStack() as stack:
-            if self.verbose:
+            if self.verbose and is_first():
                 show = stack.enter_context(progress(_title(jobs), sum(budgets)))
                 rows, shown = int(jobs[0].data.rows), steps_counter(budgets)
                 watchers.append(lambda n, run: show(shown(n, run), _note(run, rows)))
 
             def after_chunk(number: int, run: Run) -> None:
-                for watch in watchers:
-                    watch(number, run)
+                with together():
+                    for watch in watchers:
+                        watch(number, run)
 
             if len(jobs) == 1:
                 return [train(jobs[0], partial(after_chunk, 0))]

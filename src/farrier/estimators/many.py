@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -9,9 +11,11 @@ from sklearn.base import clone
 
 from ..console import progress
 from ..infer.parallel import train_many
+from ..infer.processes import alone, bytes_of, count, is_first, rank, together
 from ..infer.train import Job, Run, Status
 from .base import NetworkEstimator, steps_counter
 from .checks import Unchecked, put_back
+from .files import load
 
 
 def fit_many(
@@ -26,7 +30,8 @@ def fit_many(
 ) -> list[Any]:
     """Fit many estimators at once: on all cores, and small ones in one program.
 
-    Each ends as its own `fit` would; small ones up to the rounding of sums.
+    Each ends as its own `fit` would; small ones up to the rounding of sums. After
+    `farrier.distributed` each process does a share of them, and all get all.
 
     Parameters
     ----------
@@ -53,6 +58,9 @@ def fit_many(
     >>> models = fit_many(HorseshoeRegressor((20,), random_state=0), X, y, rows=halves)
     """
     models = _checked_models(models, rows)
+    if count() > 1:
+        parts = (X, y, sample_weight, rows)
+        return _fit_shares(models, parts, after_fit, verbose if is_first() else 0)
     before = [vars(model).copy() for model in models]
     ended: set[int] = set()
     try:
@@ -89,6 +97,49 @@ def fit_many(
             put_back(models[index], before[index])
         raise
     return models
+
+
+def _fit_shares(
+    models: list[Any],
+    parts: tuple[Unchecked, Unchecked, Unchecked, Sequence[np.ndarray] | None],
+    after_fit: Callable[[int, Any], None],
+    verbose: int,
+) -> list[Any]:
+    """`fit_many` by all processes: each fits every n-th model and sends it to all."""
+    *table, rows = parts
+    senders = [index % count() for index in range(len(models))]
+    mine = [index for index, sender in enumerate(senders) if sender == rank()]
+    with together(), alone():
+        fit_many(
+            [models[index] for index in mine],
+            *table,
+            rows=None if rows is None else [rows[index] for index in mine],
+            after_fit=lambda number, model: after_fit(mine[number], model),
+            verbose=verbose,
+        )
+    for index, (model, sender) in enumerate(zip(models, senders, strict=True)):
+        own = index in mine
+        data = bytes_of(sender, _file(model) if own else b"")
+        if not own:
+            _fill(model, data)
+            after_fit(index, model)
+    return models
+
+
+def _file(model: NetworkEstimator) -> bytes:
+    """The file of a model."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "model.safetensors")
+        model.save(path)
+        return path.read_bytes()
+
+
+def _fill(model: NetworkEstimator, data: bytes) -> None:
+    """Make a model what a file says that it is."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "model.safetensors")
+        path.write_bytes(data)
+        put_back(model, vars(load(path)) | model.get_params(deep=False))
 
 
 def _checked_models(models: Unchecked, rows: Sequence[np.ndarray] | None) -> list:

@@ -23,6 +23,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from .placement import OneDevice
+from .processes import peers
 from .train import (
     RECORDS_PER_CHUNK,
     Schedule,
@@ -168,8 +170,8 @@ class Stream:
     ----------
     key
         Of the orders in which rows come.
-    lanes
-        Numbers of the lanes that are read here; all, unless other processes read some.
+    placement
+        The devices that train, and the rows of a batch that are read here.
     """
 
     def __init__(
@@ -178,19 +180,24 @@ class Stream:
         *,
         batch_size: int,
         key: PRNGKeyArray,
-        lanes: Sequence[int] = range(LANES),
+        placement: OneDevice | None = None,
     ) -> None:
         self.rows = source.rows
         self.share = max(1, batch_size // LANES)  # rows that a lane gives to a batch
         self.batch_size = LANES * self.share
         self._source = source
+        self._placement = OneDevice() if placement is None else placement
+        self._own = self._placement.share(self.batch_size)
         words = [int(word) for word in np.asarray(jr.key_data(key))]
         cuts = [number * self.rows // LANES for number in range(LANES + 1)]
         self._longest = max(b - a for a, b in itertools.pairwise(cuts))
+        first, last = self._own.start, self._own.stop
+        numbers = range(first // self.share, -(-last // self.share))
         self._lanes = [
             Lane(source, cuts[number], cuts[number + 1], (*words, number))
-            for number in lanes
+            for number in numbers
         ]
+        self._skip = first - self.share * numbers.start  # rows that others read
         self._reader: Iterator[tuple[int, Part]] = iter(())
         self._begins: int | None = None  # the step at which its next block begins
 
@@ -208,7 +215,8 @@ class Stream:
         """Inputs of so many rows, from places spread evenly over all."""
         places = np.linspace(0, self.rows, PLACES, endpoint=False).astype(int).tolist()
         each = -(-count // PLACES)
-        read = [self._source.read(p, min(p + each, self.rows))[0] for p in places]
+        with self._placement.together():
+            read = [self._source.read(p, min(p + each, self.rows))[0] for p in places]
         return jnp.asarray(np.concatenate(read)[:count], float)
 
     def advance(
@@ -221,27 +229,34 @@ class Stream:
     ) -> tuple[TrainState, Float[Array, "records terms"]]:
         """The state after one more chunk of steps, and its records."""
         step, end = int(state.step), int(schedule.end)
+        place = self._placement
         total = jnp.asarray(self.rows, float)
+        state, total, schedule, key = place.spread((state, total, schedule, key))
         records = []
         for _ in range(RECORDS_PER_CHUNK):
-            sums = jnp.zeros(len(state.network.term_names()) + 1)
+            sums = place.spread(jnp.zeros(len(state.network.term_names()) + 1))
             last = step + steps_per_record
             while step < min(last, end):
                 block = self._next(step, steps_per_record)
                 step = min(step + len(block.weight), last)
-                stop = jnp.asarray(min(step, end), jnp.int32)
-                state, sums = run_block(
-                    state, sums, block, total, schedule, stop, key=key
-                )
+                stop = place.spread(jnp.asarray(min(step, end), jnp.int32))
+                with peers():
+                    state, sums = run_block(
+                        state, sums, block, total, schedule, stop, key=key
+                    )
+            with peers():
+                sums = place.gathered(sums)
             records.append(sums[:-1] / sums[-1])  # NaN where no step was finite
-        return state, jnp.stack(records)
+        with peers():
+            return place.gathered(state), jnp.stack(records)
 
     def _next(self, step: int, steps_per_record: int) -> Block:
         """The block that begins at a step; those after it are read meanwhile."""
-        if self._begins != step:
-            self._reader = read_ahead(self._blocks(step, steps_per_record))
-        self._begins, part = next(self._reader)
-        return Block(*(jnp.asarray(values) for values in part))
+        with self._placement.together():
+            if self._begins != step:
+                self._reader = read_ahead(self._blocks(step, steps_per_record))
+            self._begins, part = next(self._reader)
+        return Block(*(self._placement.block(v, self.batch_size) for v in part))
 
     def _blocks(self, first: int, steps_per_record: int) -> Iterator[tuple[int, Part]]:
         """From a step on, without end, blocks and the steps at which the next begin."""
@@ -266,7 +281,8 @@ class Stream:
             x, y, weight = lane.take(epoch, place * self.share, self.share)
             weight = weight * self.batches
             parts.append([_padded(v, self.share) for v in (x, y, weight)])
-        x, y, weight = (np.concatenate(values) for values in zip(*parts, strict=True))
+        own = slice(self._skip, self._skip + self._own.stop - self._own.start)
+        x, y, weight = (np.concatenate(v)[own] for v in zip(*parts, strict=True))
         return x, y, weight
 
 
