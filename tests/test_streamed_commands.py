@@ -91,7 +91,7 @@ def test_one_file_is_streamed_where_asked_for(folder, tmp_path):
 def test_what_cannot_be_fitted_is_told_before_it_is_read(folder, tmp_path):
     fit = ("fit", folder, "--target", "y", "-o", tmp_path / "model.safetensors")
     assert "'colour' (172, row 1 (row 1 of 'a.parquet'))" in refused(*fit)
-    assert "refine" in refused(*fit, "--refine", "nuts", "--missing", "impute")
+    assert "refine" in refused(*fit, "--refine", "nuts")
     assert "no column 'z'" in refused(*fit[:3], "z", *fit[4:])
     assert "no column 'z'" in refused(*fit, "--drop", "z")
     assert "from 0 to less than 1" in refused(*fit, "--holdout", "1")

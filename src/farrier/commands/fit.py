@@ -146,6 +146,11 @@ def fit(
     from ..tables.parquet import is_large
 
     read = _streamed if stream or is_large(data) else _in_memory
+    if read is _streamed and refine is not None:
+        raise ValueError(
+            "--refine samples with all rows in memory: leave it out, or give a table "
+            "that fits there."
+        )
     table = read(data, target, drop or [], task, missing, holdout, seed)
     columns = table.columns
     chosen = {

@@ -119,7 +119,9 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
     def _learn(self, source: RowSource, found: Statistics) -> float:
         if not found.labels:
             raise ValueError(
-                "A classification needs one target of at most a thousand labels."
+                "A classification needs one target of at most a thousand labels. If "
+                "`ParquetRows` took yours for numbers, give it "
+                '`task="classification"`.'
             )
         if not self._goes_on:
             self.classes_ = np.array(sorted(found.labels))
@@ -138,7 +140,8 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
     def _weights_of(self, weights: np.ndarray) -> np.ndarray:
         """What multiplies the weights of each class, which add up to `weights`."""
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
-            return weights.sum() / (len(weights) * np.maximum(weights, 1e-300))
+            mean = weights.sum() / len(weights)
+            return mean / np.where(weights > 0, weights, np.inf)
         return compute_class_weight(
             self.class_weight, classes=self.classes_, y=self.classes_
         )

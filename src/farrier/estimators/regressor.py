@@ -223,7 +223,10 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
 
     def _learn(self, source: RowSource, found: Statistics) -> float:
         if found.y is None:
-            raise ValueError("A regression needs targets that are numbers.")
+            raise ValueError(
+                "A regression needs targets that are numbers. If `ParquetRows` took "
+                'yours for labels, give it `task="regression"`.'
+            )
         _, y = found.sample
         columns = None if y.ndim == 1 else y.shape[1]
         if not self._goes_on:

@@ -8,7 +8,7 @@ pass; the others, of scikit-learn with its settings, have them in memory.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +84,9 @@ def tested(config: Config) -> Lottery:
     return Lottery(config.test_share, config.seed)
 
 
+@lru_cache(maxsize=1)
 def rows_of(config: Config, data: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs and classes."""
+    """Inputs and classes; read once for all parts, which takes its time."""
     x, y = datasets.covtype(data)
     return x[:: config.every], y[:: config.every]
 
