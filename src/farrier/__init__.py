@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         Horseshoe,
         NodeExponential,
         NodeHalfCauchy,
+        RegularisedHorseshoe,
         ScaleMixture,
     )
     from .displays import (
@@ -49,6 +50,7 @@ __all__ = [
     "NodeHalfCauchy",
     "NodesDisplay",
     "Nuts",
+    "RegularisedHorseshoe",
     "Restarts",
     "ScaleMixture",
     "TrainingWarning",
@@ -73,6 +75,7 @@ _HOMES = {
     "Horseshoe": ".core.priors",
     "NodeExponential": ".core.priors",
     "NodeHalfCauchy": ".core.priors",
+    "RegularisedHorseshoe": ".core.priors",
     "ScaleMixture": ".core.priors",
     "GaussianNoise": ".model.likelihoods",
     "Nuts": ".infer.refine",

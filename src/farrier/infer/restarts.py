@@ -151,8 +151,11 @@ def mixed(
     widest = tuple(np.max([part.widths for part in parts], axis=0).tolist())
     parts = [_widened(part, widest) for part in parts]
     arrays = [(p.kernels, p.biases, p.scales, p.noise_sd) for p in parts]
-    joined = jax.tree.map(lambda *each: jnp.concatenate(each), *arrays)
-    return DrawnNetwork(*joined, parts[0].likelihood, parts[0].activation)
+    kernels, biases, scales, noise_sd = jax.tree.map(
+        lambda *each: jnp.concatenate(each), *arrays
+    )
+    likelihood, activation = parts[0].likelihood, parts[0].activation
+    return DrawnNetwork(kernels, biases, scales, noise_sd, likelihood, activation)
 
 
 def _order(nodes: Nodes, counts: tuple[int, ...]) -> tuple[np.ndarray, ...]:
