@@ -87,6 +87,14 @@ def test_a_held_out_row_is_none_of_those_trained_on(fitted, folder):
     assert found["holdout"] == pytest.approx({"rows": 12} | scores)
 
 
+def test_several_fits_leave_one_model_and_no_checkpoint(folder, tmp_path):
+    model = tmp_path / "model.safetensors"
+    options = ("--target", "price", "--missing", "impute", "--restarts", "2")
+    run("fit", folder / "prices.csv", *options, *QUICK, "-o", model)
+    assert len(load(model).estimator.restarts_) == 2
+    assert [p.name for p in tmp_path.iterdir()] == [model.name]
+
+
 def test_an_existing_model_is_not_written_over(fitted, folder):
     _, model = fitted
     before = model.read_bytes()

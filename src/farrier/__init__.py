@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         Horseshoe,
         NodeExponential,
         NodeHalfCauchy,
+        RegularisedHorseshoe,
         ScaleMixture,
     )
     from .displays import (
@@ -55,6 +56,7 @@ __all__ = [
     "NodesDisplay",
     "Nuts",
     "ParquetRows",
+    "RegularisedHorseshoe",
     "Restarts",
     "ScaleMixture",
     "TrainingWarning",
@@ -80,6 +82,7 @@ _HOMES = {
     "Horseshoe": ".core.priors",
     "NodeExponential": ".core.priors",
     "NodeHalfCauchy": ".core.priors",
+    "RegularisedHorseshoe": ".core.priors",
     "ScaleMixture": ".core.priors",
     "GaussianNoise": ".model.likelihoods",
     "HeteroscedasticNoise": ".model.likelihoods",

@@ -214,3 +214,12 @@ def test_conditional_draw_is_its_mean_plus_its_sd_times_the_noise():
     np.testing.assert_array_equal(f.mean, [[2.0, -2.0]])
     np.testing.assert_array_equal(f.variance, [[16.0, 9.0]])
     np.testing.assert_array_equal(f.draw(), [[4.0, -5.0]])
+
+
+def test_expectation_by_quadrature():
+    """(G1) against the closed moment (M3), and exactly for a polynomial of ln s."""
+    q = LogNormal(jnp.array([0.3, -2.0]), jnp.log(jnp.array([0.8, 0.1])))
+    np.testing.assert_allclose(q.expected(jnp.exp), q.moment(1), rtol=1e-10)
+    cube = lambda log_s: log_s**3
+    exact = q.loc**3 + 3 * q.loc * q.scale**2
+    np.testing.assert_allclose(q.expected(cube), exact, rtol=1e-12)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import integrate, stats
 
 from farrier.core.priors import (
     PRIORS,
@@ -9,10 +10,12 @@ from farrier.core.priors import (
     Horseshoe,
     NodeExponential,
     NodeHalfCauchy,
+    RegularisedHorseshoe,
     ScaleMixture,
+    layer_scale_for,
 )
 from farrier.core.scales import AuxiliaryHalfCauchy, Exponential, HalfCauchy
-from farrier.core.weights import Mixed
+from farrier.core.weights import Mixed, NonCentred, Regularised
 
 
 def prior_scales(prior):
@@ -134,3 +137,47 @@ def test_a_scale_that_is_none_is_refused(prior, name, bad):
         ValueError, match=f"`{name}` must be positive and finite, got {bad!r}"
     ):
         prior(**{name: bad})
+
+
+def test_a_regularised_horseshoe_has_a_slab_in_hidden_layers_alone():
+    """The scales of a horseshoe (M1), cut off softly (G3)."""
+    prior = RegularisedHorseshoe(slab_scale=3.0, layer_scale=0.1)
+    assert prior_scales(prior) == {"tau": (1.0, (3,)), "upsilon": (0.1, ())}
+    assert prior.parametrised() == Regularised(3.0)
+    assert prior.of_output().parametrised() == NonCentred()
+    assert PRIORS["regularised-horseshoe"] == RegularisedHorseshoe()
+
+
+@pytest.mark.parametrize(("expected", "nodes"), [(5, 50), (0.2, 30)])
+def test_layer_scale_makes_so_many_nodes_expected(expected, nodes):
+    """(G5) against quadrature and draws of 1 - 1 / (1 + n b^2 tau^2)."""
+    rows = 400
+    b = layer_scale_for(expected, nodes, rows)
+    on = lambda tau: 1 - 1 / (1 + rows * b**2 * tau**2)
+    count = expected * nodes if expected < 1 else expected
+    share, _ = integrate.quad(lambda t: stats.halfcauchy.pdf(t) * on(t), 0, np.inf)
+    assert nodes * share == pytest.approx(count, rel=1e-6)
+    tau = stats.halfcauchy.rvs(size=40_000, random_state=np.random.default_rng(0))
+    error = nodes * on(tau).std() / np.sqrt(len(tau))
+    assert abs(nodes * on(tau).mean() - count) < 5 * error
+
+
+def test_expected_nodes_take_the_place_of_the_layer_scale():
+    """At most all but one are expected to be on (G5)."""
+    prior = RegularisedHorseshoe(expected_nodes=1, rows=100, node_scale=2.0)
+    assert prior_scales(prior)["upsilon"][0] == pytest.approx(0.5 / 10 / 2)
+    many = RegularisedHorseshoe(expected_nodes=9, rows=100)
+    assert prior_scales(many)["upsilon"][0] == pytest.approx(2 / 10)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"expected_nodes": 5}, "`expected_nodes` and `rows` go together, got 5 and N"),
+        ({"parametrisation": "centred"}, "is non-centred, got .*'centred'"),
+        ({"slab_scale": 0}, "`slab_scale` must be positive and finite, got 0"),
+    ],
+)
+def test_settings_of_a_regularised_horseshoe_are_checked(given, said):
+    with pytest.raises(ValueError, match=said):
+        RegularisedHorseshoe(**given)

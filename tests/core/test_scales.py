@@ -15,6 +15,7 @@ from farrier.core.scales import (
     AuxiliaryHalfCauchy,
     Exponential,
     HalfCauchy,
+    QuadratureHalfCauchy,
     Scale,
     half_cauchy_sample,
     optimal_rate,
@@ -280,3 +281,48 @@ def test_density_of_the_logarithm_of_a_scale(prior, law):
     density = lambda v: float(jnp.exp(prior.log_density(jnp.asarray(v))))
     mass, _ = integrate.quad(density, -40, 40, limit=200, points=[0.0])
     assert mass == pytest.approx(1, abs=1e-6)
+
+
+@every_case
+def test_quadrature_kl_is_the_divergence_itself(loc, scale, b):
+    """(G2) against an adaptive quadrature of scipy's densities."""
+    q, p = stats.lognorm(scale, scale=np.exp(loc)), stats.halfcauchy(scale=b)
+
+    def integrand(z):
+        s = np.exp(loc + scale * z)
+        return stats.norm.pdf(z) * (q.logpdf(s) - p.logpdf(s))
+
+    expected, _ = integrate.quad(integrand, -12, 12, epsabs=1e-10, limit=200)
+    found = QuadratureHalfCauchy(b).kl(log_normal(loc, scale))
+    np.testing.assert_allclose(found, expected, atol=5e-5)
+    with jax.enable_x64(new_val=False):
+        q32 = LogNormal(jnp.float32(loc), jnp.float32(np.log(scale)))
+        np.testing.assert_allclose(QuadratureHalfCauchy(b).kl(q32), found, atol=1e-5)
+
+
+@every_case
+def test_quadrature_kl_agrees_with_draws(loc, scale, b):
+    """(G2) against the mean of ln q / p over draws of q."""
+    q, p = stats.lognorm(scale, scale=np.exp(loc)), stats.halfcauchy(scale=b)
+    s = q.rvs(DRAWS, random_state=np.random.default_rng(0))
+    ratio = q.logpdf(s) - p.logpdf(s)
+    error = ratio.std() / np.sqrt(DRAWS)
+    found = QuadratureHalfCauchy(b).kl(log_normal(loc, scale))
+    assert abs(ratio.mean() - found) < 5 * error
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.floats(-6, 4), st.floats(0.02, 2), st.floats(0.05, 5))
+def test_quadrature_kl_is_never_above_the_collapsed_one(loc, scale, b):
+    """The Jensen gap of (M5) is what (G2) saves."""
+    q = log_normal(loc, scale)
+    exact, collapsed = QuadratureHalfCauchy(b).kl(q), HalfCauchy(b).kl(q)
+    assert -1e-3 < exact <= collapsed + 1e-3
+
+
+def test_what_an_unused_scale_costs_by_quadrature():
+    """0.021 nats at loc = ln b and scale 1.461, as docs/math.md says of (G2)."""
+    prior = QuadratureHalfCauchy(2.0)
+    assert float(prior.kl(log_normal(np.log(2.0), 1.461))) == pytest.approx(
+        0.021, abs=5e-4
+    )

@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from farrier.core.families import Normal
+from farrier.core.families import LogNormal, Normal
 from farrier.core.scales import HalfCauchy, Scale
 from farrier.core.weights import (
     Centred,
     FactorisedWeights,
     Mixed,
     NonCentred,
+    Regularised,
     kl_to_scaled_normal,
 )
 
@@ -252,3 +253,46 @@ def test_mixture_of_two_equal_normals_is_one_normal(getkey):
     mixed = Mixed(0.5, 1.0, 1.0)
     draws = jax.jit(jax.vmap(lambda key: mixed.weight_kl(weights, (), key=key)))(keys)
     assert_mean(np.asarray(draws), NonCentred().weight_kl(weights, (), key=getkey()))
+
+
+def made_scale(loc, sd):
+    q = LogNormal(jnp.asarray(loc), jnp.log(jnp.full_like(jnp.asarray(loc), sd)))
+    return Scale(q, HalfCauchy(1.0))
+
+
+def test_a_slab_limits_large_scales_and_leaves_small_ones():
+    """1 / s~^2 = 1 / s^2 + 1 / c^2 (G3), without overflow."""
+    s = np.array([1e-6, 0.5, 3.0, 1e30])
+    found = Regularised(2.0).multiplier(jnp.log(s))
+    np.testing.assert_allclose(1 / found**2, 1 / s**2 + 1 / 4, rtol=1e-10)
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_moments_of_regularised_scales(power):
+    """(G4) against draws, against quadrature, and against (M3) for a far slab."""
+    scales = [made_scale([0.5, -1.0], 0.6), made_scale(0.2, 0.3)]
+    found = Regularised(1.5).moment(scales, 2, power)
+    loc, sd = np.array([0.7, -0.8]), np.hypot(0.6, 0.3)
+    s = np.exp(loc + sd * np.random.default_rng(0).normal(size=(DRAWS, 2)))
+    draws = (s * 1.5 / np.sqrt(1.5**2 + s**2)) ** power
+    error = draws.std(0) / np.sqrt(DRAWS)
+    assert (abs(draws.mean(0) - found) < 5 * error).all()
+
+    def integrand(z, middle):
+        s = np.exp(middle + sd * z)
+        return stats.norm.pdf(z) * (1 / s**2 + 1 / 1.5**2) ** (-power / 2)
+
+    exact = [integrate.quad(integrand, -12, 12, args=(m,))[0] for m in loc]
+    np.testing.assert_allclose(found, exact, rtol=1e-7)
+    far = Regularised(1e6).moment(scales, 2, power)
+    np.testing.assert_allclose(far, NonCentred().moment(scales, 2, power), rtol=1e-6)
+
+
+def test_regularised_weights_pay_what_non_centred_ones_pay(getkey):
+    """The slab is a function of the scales: the divergence is that of beta (M7)."""
+    weights, key = random_weights(key=getkey()), getkey()
+    kls = [form.weight_kl(weights, (), key=key) for form in (NonCentred(), SLAB)]
+    assert kls[0] == kls[1]
+
+
+SLAB = Regularised(2.0)

@@ -24,6 +24,7 @@ from farrier import (
     HorseshoeRegressor,
     Node,
     Nuts,
+    RegularisedHorseshoe,
     TrainingWarning,
     export,
     fit_many,
@@ -690,3 +691,19 @@ def test_another_noise_is_another_network(fitted):
     model = copy.copy(fitted).set_params(likelihood="heteroscedastic", warm_start=True)
     with pytest.raises(ValueError, match="prior or likelihood, or set `warm_start`"):
         model.fit(*table())
+
+
+def test_a_regularised_horseshoe_goes_round(tmp_path):
+    """Fit, file and export by moments (G4)."""
+    prior = RegularisedHorseshoe(expected_nodes=3, rows=60, half_cauchy="quadrature")
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = np.abs(X[:, 0])
+    model = HorseshoeRegressor((8,), prior=prior, max_iter=300, random_state=0)
+    model.set_params(early_stopping=False, n_draws=20).fit(X, y)
+    assert np.corrcoef(model.predict(X), y)[0, 1] > 0.9
+    model.save(tmp_path / "model.safetensors")
+    read = load(tmp_path / "model.safetensors")
+    assert read.prior == prior
+    np.testing.assert_array_equal(read.predict(X), model.predict(X))
+    moments = export.to_numpy(model, method=export.Moments())
+    assert np.corrcoef(moments.predict(X), model.predict(X))[0, 1] > 0.99

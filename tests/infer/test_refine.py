@@ -10,7 +10,12 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from scipy import stats
 
-from farrier.core.priors import Horseshoe, NodeExponential, ScaleMixture
+from farrier.core.priors import (
+    Horseshoe,
+    NodeExponential,
+    RegularisedHorseshoe,
+    ScaleMixture,
+)
 from farrier.infer.compact import find_nodes
 from farrier.infer.refine import (
     Nuts,
@@ -199,6 +204,16 @@ def test_ctrl_c_keeps_the_draws_so_far(getkey, monkeypatch):
     calls.clear()
     last = 3
     assert refine([(target.network, nodes)], data, method, key=getkey()) is None
+
+
+def test_a_slab_limits_the_scales_that_are_sampled(getkey):
+    """Weights of a point are those of a layer with a slab (G3)."""
+    target = made(RegularisedHorseshoe(slab_scale=0.5), key=getkey())
+    layer, point = target.network.layers[0], start_of(target.network, key=getkey())[0]
+    s = np.exp(sum(np.asarray(v) for v in point.log_scales.values()))
+    kernel, _ = multiplied(layer, point)
+    expected = (s**-2 + 0.5**-2) ** -0.5
+    np.testing.assert_allclose(kernel / point.kernel, expected[:, None] * np.ones(2))
 
 
 def test_candidates_are_the_best_nodes_and_all_that_are_on(getkey):

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from farrier.core.posteriors import Factorised
-from farrier.core.priors import Gaussian, Horseshoe
+from farrier.core.priors import Gaussian, Horseshoe, RegularisedHorseshoe
 from farrier.core.scales import AuxiliaryHalfCauchy, half_cauchy_sample
 from farrier.model.layers import INITIAL_SD, Layer
 
@@ -289,3 +289,19 @@ def test_scale_draws_do_not_move_the_mean_of_a_draw(getkey):
         means[draws] = values.mean(0), values.std(0) / np.sqrt(40_000)
     (batch, error), (row, other) = means["batch"], means["row"]
     assert (abs(batch - row) < 5 * np.hypot(error, other)).all()
+
+
+def test_a_regularised_layer_has_the_moments_of_drawing_its_weights(getkey):
+    """Under a slab of 0.5 (G3), by the draw of (M6) and by the moments of (G4)."""
+    layer = layer_of(RegularisedHorseshoe(slab_scale=0.5), key=getkey())
+    f = conditional(layer, key=getkey())
+    factors = scale_factors(layer, f)
+    assert factors.max() < 0.5
+    for power in (1, 2):
+        draws = factors**power
+        error = draws.std(0) / np.sqrt(ROWS)
+        assert (abs(draws.mean(0) - layer.scale_moment(power)) < 5 * error).all()
+    drawn, other = np.asarray(f.draw()), drawing_all_weights(layer, key=getkey())
+    error = np.sqrt((drawn.var(0) + other.var(0)) / ROWS)
+    assert (abs(drawn.mean(0) - other.mean(0)) < 5 * error).all()
+    np.testing.assert_allclose(drawn.std(0), other.std(0), rtol=0.05)

@@ -7,13 +7,17 @@ has mean a / b, and IG(a, b) is the law of 1 / x for x ~ Gamma(a, b).
 """
 
 import math
+from collections.abc import Callable
 
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jax import lax
 from jax.scipy.special import digamma, gammaln
 from jaxtyping import Array, Float, PRNGKeyArray
+
+POINTS = 24  # of a quadrature over a log-normal law
 
 
 class Normal(eqx.Module):
@@ -67,6 +71,15 @@ class LogNormal(eqx.Module):
     def squared(self) -> "LogNormal":
         """The law of s^2: q(ln s^2) = N(2 loc, 4 scale^2)."""
         return LogNormal(2 * self.loc, self.log_scale + math.log(2))
+
+    def expected(self, function: Callable[[Array], Array]) -> Float[Array, "*shape"]:
+        """E[function(ln s)] by Gauss-Hermite quadrature, entry by entry   (G1)."""
+        places, weights = np.polynomial.hermite_e.hermegauss(POINTS)
+        ones = (1,) * self.loc.ndim
+        places = jnp.asarray(places, self.loc.dtype).reshape(-1, *ones)
+        weights = jnp.asarray(weights / weights.sum(), self.loc.dtype)
+        values = function(self.loc[None] + self.scale[None] * places)
+        return jnp.tensordot(weights, values, 1)
 
     def log_at(self, noise: Float[Array, "nodes batch"]) -> Float[Array, "nodes batch"]:
         """ln s of the draws that belong to given standard normal noise."""

@@ -2,6 +2,7 @@
 
 horseshoe     s_k = tau_k upsilon,  tau_k ~ C+(0, b_node),  upsilon ~ C+(0, b_layer)
 Gaussian      s_k = kappa,          kappa ~ C+(0, b_kappa)                      (M1)
+regularised   s_k = s c / sqrt(c^2 + s^2),  s = tau_k upsilon as in the horseshoe   (G3)
 half-Cauchy   s_k = tau_k,          tau_k ~ C+(0, b_node)
 exponential   s_k = tau_k,          tau_k ~ Exp(mean b_node)                   (M11)
 mixture       no scale; each weight ~ a mixture of two normals                 (M10)
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from .scales import HALF_CAUCHYS, Exponential, Scale
-from .weights import PARAMETRISATIONS, AbstractParametrisation, Mixed
+from .weights import PARAMETRISATIONS, AbstractParametrisation, Mixed, Regularised
 
 OUTPUT_SCALE = 5.0  # b of kappa ~ C+(0, 5), the scale of the output layer
 ScaleRows = Callable[[Int[Array, " batch"]], Int[Array, " places"]]
@@ -81,8 +82,9 @@ class AbstractScaledPrior(AbstractPrior):
         "non-centred" (posterior on the standardised weights) or "centred" (on the
         weights themselves).
     half_cauchy
-        "collapsed" (the auxiliary variables at their optimum in closed form) or
-        "auxiliary" (kept, and updated after each step, as the paper describes).
+        "collapsed" (the auxiliary variables at their optimum in closed form),
+        "auxiliary" (kept, and updated after each step, as the paper describes) or
+        "quadrature" (no auxiliary variables: a tighter bound).
     scale_draws
         "row" (fresh scales for each row of a batch) or "batch" (one draw for all its
         rows: the same bound with far noisier gradients).
@@ -102,7 +104,8 @@ class AbstractScaledPrior(AbstractPrior):
             value = getattr(self, field)
             if value not in known:
                 raise ValueError(f"`{field}` must be one of {[*known]}, got {value!r}.")
-        _check_positive(self, *(field for field in vars(self) if field not in choices))
+        given = [field for field, value in vars(self).items() if value is not None]
+        _check_positive(self, *(field for field in given if field not in choices))
 
     def parametrised(self) -> AbstractParametrisation:
         """Non-centred or centred."""
@@ -150,6 +153,72 @@ class Horseshoe(AbstractScaledPrior):
             "tau": self._half_cauchy(self.node_scale, (nodes,), 1.0),
             "upsilon": self._half_cauchy(self.layer_scale, (), start),
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegularisedHorseshoe(AbstractScaledPrior):
+    """A horseshoe whose scales go no further than a slab (G3); Piironen & Vehtari 2017.
+
+    Nodes that are on have weights of about N(0, slab_scale^2), and the layer scale may
+    be set by how many nodes are expected to be on (G5).
+
+    Parameters
+    ----------
+    node_scale, layer_scale
+        Scales of the two half-Cauchy priors, as in `Horseshoe`.
+    slab_scale
+        Scale c that no node's scale exceeds.
+    expected_nodes
+        Nodes of a layer that are expected to be on, or under 1 their share; at most all
+        but one. It takes the place of `layer_scale`, and needs `rows`.
+    rows
+        About how many rows the data have.
+    """
+
+    name: ClassVar[str] = "regularised-horseshoe"
+    node_scale: float = 1.0
+    layer_scale: float = 1.0
+    slab_scale: float = 2.0
+    expected_nodes: float | None = None
+    rows: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.parametrisation != "non-centred":
+            raise ValueError(
+                "RegularisedHorseshoe is non-centred, got `parametrisation` "
+                f"{self.parametrisation!r}."
+            )
+        if (self.expected_nodes is None) != (self.rows is None):
+            raise ValueError(
+                "`expected_nodes` and `rows` go together, got "
+                f"{self.expected_nodes!r} and {self.rows!r}."
+            )
+
+    def scales(self, nodes: int, *, start: float) -> dict[str, Scale]:
+        """The node scales `tau` and the layer scale `upsilon`."""
+        b = self.layer_scale
+        if self.expected_nodes is not None and self.rows is not None:
+            b = layer_scale_for(self.expected_nodes, nodes, self.rows)
+            b = b / self.node_scale
+        return {
+            "tau": self._half_cauchy(self.node_scale, (nodes,), 1.0),
+            "upsilon": self._half_cauchy(b, (), start),
+        }
+
+    def parametrised(self) -> Regularised:
+        """Non-centred, with the slab."""
+        return Regularised(float(self.slab_scale))
+
+
+def layer_scale_for(expected: float, nodes: int, rows: float) -> float:
+    """Layer scale under which so many nodes are expected to be on (G5).
+
+    b = p / (K - p) / sqrt(n): the K nodes' mean of 1 - 1 / (1 + n upsilon^2 tau^2) is
+    p / K at upsilon = b, for tau ~ C+(0, 1).
+    """
+    count = min(expected * nodes if expected < 1 else expected, max(nodes - 1, 0.5))
+    return count / (nodes - count) / math.sqrt(rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,6 +331,7 @@ class ScaleMixture(AbstractPrior):
 PRIORS: dict[str, AbstractPrior] = {
     "horseshoe": Horseshoe(),
     "centred-horseshoe": Horseshoe(parametrisation="centred"),
+    "regularised-horseshoe": RegularisedHorseshoe(),
     "gaussian": Gaussian(),
     "half-cauchy": NodeHalfCauchy(),
     "exponential": NodeExponential(),

@@ -8,6 +8,10 @@ stands on w itself. The weights into node k, its bias included, share the scale 
     KL(q(w_k) || N(0, s_k^2 I)) = 1/2 E[1/s_k^2] E|w_k|^2 + n E[ln s_k]
                                   + n/2 ln(2 pi) - H[q(w_k)]                        (M7)
 
+Regularised, the scale goes no further than a slab of scale c:
+
+    w_k = s~_k beta_k,   s~ = s c / sqrt(c^2 + s^2),   s_k = tau_k upsilon          (G3)
+
 Or each weight has a mixture of two normals as its prior, and no scale:
 
     p(w) = share N(w; 0, wide^2) + (1 - share) N(w; 0, narrow^2)                   (M10)
@@ -26,7 +30,7 @@ import numpy as np
 from jax.scipy.stats import norm
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from .families import Normal
+from .families import LogNormal, Normal
 from .random import normals
 from .scales import Scale
 
@@ -303,6 +307,12 @@ class AbstractParametrisation(eqx.Module):
     def multiplier(self, log_scale: Float[Array, "*#shape"]) -> Float[Array, "*#shape"]:
         """What multiplies a draw from the weight posterior to give the weights."""
 
+    @abc.abstractmethod
+    def moment(
+        self, scales: Iterable[Scale], nodes: int, power: float
+    ) -> Float[Array, " nodes"]:
+        """E[multiplier^power] of each node under the posterior of the scales."""
+
 
 class NonCentred(AbstractParametrisation):
     """w = beta * tau * upsilon, with the posterior placed on beta (M1)."""
@@ -318,6 +328,46 @@ class NonCentred(AbstractParametrisation):
     def multiplier(self, log_scale: Float[Array, "*#shape"]) -> Float[Array, "*#shape"]:
         """The scale itself."""
         return jnp.exp(log_scale)
+
+    def moment(
+        self, scales: Iterable[Scale], nodes: int, power: float
+    ) -> Float[Array, " nodes"]:
+        """Product of the moments of independent scales (M3)."""
+        log_moment = jnp.zeros(nodes)
+        for scale in scales:
+            log_moment = log_moment + jnp.log(scale.q.moment(power))
+        return jnp.exp(log_moment)
+
+
+class Regularised(AbstractParametrisation):
+    """Non-centred, with scales that go no further than a slab (G3).
+
+    s~ = s c / sqrt(c^2 + s^2),  s = tau upsilon
+    """
+
+    slab: float  # c
+
+    def weight_kl(
+        self, weights: AbstractWeights, scales: Iterable[Scale], *, key: PRNGKeyArray
+    ) -> Float[Array, ""]:
+        """KL(q(beta) || N(0, I)) (M7, unit scale): s~ is a function of the scales."""
+        del key, scales
+        return kl_to_scaled_normal(weights, jnp.ones(1), jnp.zeros(1))
+
+    def multiplier(self, log_scale: Float[Array, "*#shape"]) -> Float[Array, "*#shape"]:
+        """The scale s~, in a form that is safe for large s."""
+        over = jax.nn.softplus(2 * (log_scale - math.log(self.slab)))
+        return jnp.exp(log_scale - 0.5 * over)
+
+    def moment(
+        self, scales: Iterable[Scale], nodes: int, power: float
+    ) -> Float[Array, " nodes"]:
+        """E[s~^power] (G4): ln s is normal, a sum of independent normals."""
+        loc, variance = jnp.zeros(nodes), jnp.zeros(nodes)
+        for scale in scales:
+            loc, variance = loc + scale.q.loc, variance + scale.q.scale**2
+        product = LogNormal(loc, 0.5 * jnp.log(variance))
+        return product.expected(lambda log_s: self.multiplier(log_s) ** power)
 
 
 class Centred(AbstractParametrisation):
@@ -337,6 +387,13 @@ class Centred(AbstractParametrisation):
     def multiplier(self, log_scale: Float[Array, "*#shape"]) -> Float[Array, "*#shape"]:
         """One: the posterior holds the weights as they are."""
         return jnp.ones_like(log_scale)
+
+    def moment(
+        self, scales: Iterable[Scale], nodes: int, power: float
+    ) -> Float[Array, " nodes"]:
+        """One."""
+        del scales, power
+        return jnp.ones(nodes)
 
 
 class Mixed(AbstractParametrisation):
@@ -366,6 +423,13 @@ class Mixed(AbstractParametrisation):
     def multiplier(self, log_scale: Float[Array, "*#shape"]) -> Float[Array, "*#shape"]:
         """One: there is no scale."""
         return jnp.ones_like(log_scale)
+
+    def moment(
+        self, scales: Iterable[Scale], nodes: int, power: float
+    ) -> Float[Array, " nodes"]:
+        """One."""
+        del scales, power
+        return jnp.ones(nodes)
 
 
 PARAMETRISATIONS = {"non-centred": NonCentred, "centred": Centred}

@@ -43,8 +43,9 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
     activation
         "relu", "tanh" or "gelu".
     prior
-        "horseshoe", "centred-horseshoe", "gaussian", "scale-mixture", "half-cauchy",
-        "exponential", or an object such as `Horseshoe(layer_scale=0.1)`.
+        "horseshoe", "centred-horseshoe", "regularised-horseshoe", "gaussian",
+        "scale-mixture", "half-cauchy", "exponential", or an object such as
+        `Horseshoe(layer_scale=0.1)`.
     posterior
         "factorised", "node" (the weights into a node are correlated), "matrix"
         (correlated weights, tied to pseudo-data), or an object such as `Node(rank=2)`

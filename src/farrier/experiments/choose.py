@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .. import datasets
+from ..core.priors import Horseshoe
 from ..estimators import HorseshoeRegressor
 from ..infer.refine import Nuts
 from ..infer.restarts import Restarts
@@ -28,6 +29,8 @@ PLAIN = "variational"
 CANDIDATES: dict[str, dict[str, Any]] = {
     PLAIN: {},
     "variational, node": {"posterior": "node"},
+    "quadrature": {"prior": Horseshoe(half_cauchy="quadrature")},
+    "regularised": {"prior": "regularised-horseshoe"},
     "5 restarts": {"n_restarts": 5},
     "5 restarts, stacked": {"n_restarts": Restarts(weights="stacked")},
     "20 nodes": {"refine": Nuts(candidates=20)},

@@ -203,7 +203,7 @@ def _hidden(network: Network, key: PRNGKeyArray) -> dict[str, Array]:
 def _moment_arrays(layer: Layer, name: str) -> dict[str, Array]:
     """What (E1) needs of one layer, scales multiplied in."""
     law = _law(layer)
-    first, second = (_scale_moment(layer, power) for power in (1, 2))
+    first, second = (layer.scale_moment(power) for power in (1, 2))
     square = law.loc**2 + (law.root**2).sum(2)
     return {
         f"{name}.kernel": (first[:, None] * law.loc[:, :-1]).T,
@@ -211,7 +211,7 @@ def _moment_arrays(layer: Layer, name: str) -> dict[str, Array]:
         f"{name}.kernel_variance": (second[:, None] * law.own[:, :-1]).T,
         f"{name}.bias_variance": second * law.own[:, -1],
         f"{name}.kernel_square": (second[:, None] * square[:, :-1]).T,
-        # Var[s] / E[s]^2: what is left of (M3) for a log-normal scale.
+        # Var[s] / E[s]^2
         f"{name}.scale_spread": second / first**2 - 1,
         **_root_arrays(law.root * jnp.sqrt(second)[:, None, None], name),
     }
@@ -225,14 +225,6 @@ def _root_arrays(
         return {}
     root = root.transpose(1, 0, 2).reshape(root.shape[1], -1)
     return {f"{name}.root.kernel": root[:-1], f"{name}.root.bias": root[-1]}
-
-
-def _scale_moment(layer: Layer, power: int) -> Float[Array, " nodes"]:
-    """E[s^power] of the product of a layer's scales, or 1 where it is centred (M3)."""
-    log_moment = jnp.zeros(layer.weights.nodes)
-    for scale in layer.scales.values():
-        log_moment = log_moment + jnp.log(scale.q.moment(power))
-    return layer.parametrisation.multiplier(log_moment)
 
 
 def _law(layer: Layer) -> NormalLaw:

@@ -200,8 +200,11 @@ def multiplied(
 def _factor(
     layer: Layer, log_scales: dict[str, Float[Array, "..."]]
 ) -> Float[Array, " nodes"]:
-    """Product of the scales of each node; one where there are none."""
-    return jnp.exp(sum(log_scales.values(), start=jnp.zeros(layer.weights.nodes)))
+    """Scale of the weights into each node; one where there is none."""
+    total = sum(log_scales.values(), start=jnp.zeros(layer.weights.nodes))
+    if isinstance(layer.parametrisation, Centred):  # here too beta is what is sampled
+        return jnp.exp(total)
+    return layer.parametrisation.multiplier(total)
 
 
 def log_prior_of(layer: Layer, point: LayerPoint) -> Float[Array, ""]:

@@ -121,17 +121,16 @@ class Layer(eqx.Module):
 
     def expected_norms(self) -> Float[Array, " nodes"]:
         """Norm of the expected weights into each node, bias included (M3)."""
-        return self._expected_factor() * self.weights.expected_norms()
+        return self.scale_moment(1) * self.weights.expected_norms()
 
     def expected_weights(self) -> Float[Array, "nodes d_in"]:
         """E[w_ki], scales multiplied in, biases left out (M3)."""
-        return self._expected_factor()[:, None] * self.weights.expected()
+        return self.scale_moment(1)[:, None] * self.weights.expected()
 
-    def _expected_factor(self) -> Float[Array, " nodes"]:
-        log_scale = jnp.zeros(self.weights.nodes)
-        for scale in self.scales.values():
-            log_scale = log_scale + jnp.log(scale.q.moment(1))
-        return self.parametrisation.multiplier(log_scale)
+    def scale_moment(self, power: float) -> Float[Array, " nodes"]:
+        """E[s^power] of what multiplies the weights into each node (M3)."""
+        scales, nodes = self.scales.values(), self.weights.nodes
+        return self.parametrisation.moment(scales, nodes, power)
 
     def updated(self) -> Self:
         """The layer with all auxiliary variables at their optimum (M4)."""
