@@ -68,7 +68,7 @@ ORDER = {
         "priors",
         "bound",
     ),
-    "model": ("likelihoods", "layers", "network", "drawn"),
+    "model": ("likelihoods", "inputs", "layers", "network", "drawn"),
     "infer": (
         "train",
         "parallel",

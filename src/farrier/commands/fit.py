@@ -69,6 +69,12 @@ def fit(
             "--refine", help="nuts: sample the exact posterior after the fit."
         ),
     ] = None,
+    input_horseshoe: Annotated[
+        bool,
+        typer.Option(
+            "--input-horseshoe", help="Switch off features that are not needed, too."
+        ),
+    ] = False,
     preset: Annotated[
         str | None,
         typer.Option("--preset", help="Settings with a name: paper."),
@@ -105,6 +111,7 @@ def fit(
     train, test = _split(frame, target, task, holdout, seed)
     columns = Columns.learn(train, target, missing=missing, task=task)
     estimator = _estimator(task, hidden, prior, refine, preset, max_iter, seed)
+    estimator.set_params(input_horseshoe=input_horseshoe)
     about = _about(data, columns, train, why)
     for line in _table_lines(columns, about, len(test)):
         say(line)
@@ -268,6 +275,8 @@ def _table_lines(columns: "Columns", about: dict[str, Any], tested: int) -> list
 
 
 def _found(model: "TableModel", output: Path) -> dict[str, Any]:
+    from ..estimators.summary import inputs_line
+
     estimator, history = model.estimator, model.estimator.history_
     return {
         "model": str(output),
@@ -284,6 +293,7 @@ def _found(model: "TableModel", output: Path) -> dict[str, Any]:
         "passes": estimator.n_iter_,
         "seconds": history.seconds,
         "sampling": str(getattr(estimator, "sampling_", "")) or None,
+        "inputs": inputs_line(estimator) if estimator.input_horseshoe else None,
     }
 
 
@@ -295,6 +305,8 @@ def _fit_lines(found: dict[str, Any]) -> list[str]:
         f"Bound: {found['bound_per_row']:.4f} nats a row; {ENDINGS[found['status']]} "
         f"({found['passes']} passes, {found['seconds']:.0f} s)",
     ]
+    if found["inputs"]:
+        lines.append(f"Inputs: {found['inputs']}")
     if found["sampling"]:
         lines.append(f"Sampled: {found['sampling']}")
     if "holdout" in found:
