@@ -14,6 +14,7 @@ from farrier.datasets import cubic, two_two_one
 
 SEEDS = range(6)
 CUBIC_SEEDS = range(4)
+COLUMN_SEEDS = range(3)
 
 
 def fit_to_each(models: list, tables: list) -> None:
@@ -62,7 +63,36 @@ def cubic_density(prior: str, width: int) -> float:
     return float(np.mean(densities))
 
 
+def five_of_85(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """A function of five columns, noise of sd 0.3, and 80 columns of noise."""
+    random = np.random.default_rng(seed)
+    x = random.uniform(-1, 1, (rows, 85))
+    f = np.sin(3 * x[:, 0]) + 2 * np.abs(x[:, 1]) + 2 * x[:, 2] * x[:, 3] + x[:, 4]
+    return x, f + 0.3 * random.normal(size=rows)
+
+
+def columns() -> list[dict]:
+    """Fits with and without scales of the inputs: columns on, and test errors."""
+    rows = []
+    for seed in COLUMN_SEEDS:
+        x, y = five_of_85(500, seed)
+        x_test, y_test = five_of_85(2000, 100 + seed)
+        scaled, plain = (
+            HorseshoeRegressor((20,), input_horseshoe=on, random_state=seed)
+            for on in (True, False)
+        )
+        fit_many([scaled, plain], x, y)
+        rmse = [
+            float(np.sqrt(np.mean((model.predict(x_test) - y_test) ** 2)))
+            for model in (scaled, plain)
+        ]
+        on = np.flatnonzero(scaled.features_on_).tolist()
+        rows.append({"on": on, "rmse": rmse})
+    return rows
+
+
 JOBS = {
+    "columns": columns,
     "structure": lambda width: structure(int(width)),
     "gaussian_weights": lambda width: gaussian_weights(int(width)),
     "cubic": lambda prior, width: cubic_density(prior, int(width)),

@@ -77,6 +77,20 @@ def test_fit_says_what_it_found_and_did(fitted, folder):
     assert not [p for p in folder.iterdir() if "checkpoint" in p.name]
 
 
+def test_features_are_switched_off_and_inspected(folder, tmp_path):
+    options = ("--target", "price", "--missing", "impute", "--input-horseshoe")
+    model = tmp_path / "model.safetensors"
+    text = run("fit", folder / "prices.csv", *options, *QUICK, "-o", model).stdout
+    estimator = load(model).estimator
+    on, of = int(estimator.features_on_.sum()), estimator.n_features_in_
+    line = f"Inputs: {on} of {of} columns on"
+    assert line in text
+    assert line in run("inspect", model).stdout
+    found = json.loads(run("inspect", model, "--json").stdout)
+    assert found["features_on"] == estimator.features_on_.tolist()
+    assert found["feature_scores"] == pytest.approx(estimator.feature_scores_)
+
+
 def test_a_held_out_row_is_none_of_those_trained_on(fitted, folder):
     """And the figures are those of the rows that are left."""
     found, model = fitted

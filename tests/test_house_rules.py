@@ -70,7 +70,7 @@ ORDER = {
         "priors",
         "bound",
     ),
-    "model": ("likelihoods", "layers", "network", "drawn"),
+    "model": ("likelihoods", "inputs", "layers", "network", "drawn"),
     "infer": (
         "train",
         "processes",

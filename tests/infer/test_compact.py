@@ -1,5 +1,6 @@
 """Which nodes are on, and a smaller network that predicts the same."""
 
+import dataclasses
 import re
 import warnings
 
@@ -18,12 +19,14 @@ from farrier.infer.compact import (
     ON_SHARE,
     Nodes,
     activations,
+    column_shares,
     compact,
     drop,
     find_nodes,
     silence,
 )
 from farrier.infer.predict import by_chunks, mixture, probabilities
+from farrier.model.inputs import InputScales
 from farrier.model.likelihoods import Categorical, GaussianNoise
 from farrier.model.network import Network
 
@@ -472,3 +475,63 @@ def test_units_of_inputs_and_targets_do_not_matter(table, monkeypatch):
     np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
     predicted = (other.predict(1e3 * X + 5) + 7) / units
     np.testing.assert_allclose(predicted, plain.predict(X), atol=1e-4)
+
+
+# --- columns ----------------------------------------------------------------------
+
+
+def with_input_scales(network, *, sd=NO_SPREAD):
+    """The network with scales of its inputs that start at 1."""
+    inputs = InputScales.create(D_IN)
+    spread = lambda scales: [scales.tau.q.log_scale, scales.upsilon.q.log_scale]
+    new = [jnp.full_like(v, np.log(sd)) for v in spread(inputs)]
+    return dataclasses.replace(network, inputs=eqx.tree_at(spread, inputs, new))
+
+
+def test_shares_of_columns_by_hand(getkey):
+    """No spread: the largest share of a column in the variance of a node (I4)."""
+    network = with_input_scales(network_of((3,), key=getkey()))
+    x, generator = inputs(getkey()), generator_of(getkey())
+    kernel = generator.standard_normal((D_IN, 3))
+    kernel[1] *= [1, 0.01, 0.02]  # the second column feeds the first node ...
+    out = generator.standard_normal((3, TARGETS)) * [[1e-9], [1], [1]]  # which is off
+    network = with_weights(network, 0, kernel, np.zeros(3))
+    network = with_weights(network, 1, out, np.zeros(TARGETS))
+    found = find_nodes(network, jnp.asarray(x), DRAWS, key=getkey())
+    share = x.var(0)[:, None] * kernel**2 / (x @ kernel).var(0)
+    expected = share[:, 1:].max(1)
+    np.testing.assert_allclose(found.columns, np.tile(expected, (DRAWS, 1)))
+    assert found.with_columns.on[0].tolist() == [True, False]
+
+
+def test_a_column_of_noise_is_off(getkey):
+    """Weights of mean 0 say nothing, however large they are (I4); a constant too."""
+    network = with_input_scales(network_of((3,), key=getkey()))
+    loc = lambda net: net.layers[0].weights.kernel
+    q = loc(network)
+    mean = jnp.asarray(q.loc).at[:, 1].set(0)
+    spread = jnp.asarray(q.log_scale).at[:, 1].set(0)
+    noisy = eqx.tree_at(loc, network, type(q)(mean, spread))
+    x = jnp.asarray(inputs(getkey()))
+    share = column_shares(noisy, x, jnp.ones(3, bool), DRAWS, key=getkey())
+    assert np.median(share[:, 0]) > 5 * ON_SHARE
+    np.testing.assert_array_equal(share[:, 1], 0)
+    still = x.at[:, 1].set(3.0)
+    share = column_shares(network, still, jnp.ones(3, bool), DRAWS, key=getkey())
+    np.testing.assert_allclose(share[:, 1], 0, atol=1e-12)
+
+
+def test_a_constant_column_leaves_and_predictions_stay(getkey):
+    """Its mean goes into the biases (C1); whatever scales and weights it has."""
+    network = with_input_scales(network_of((3,), key=getkey()))
+    x, y = inputs(getkey()), targets(getkey())
+    x[:, 1] = 2.0
+    nodes = find_nodes(network, jnp.asarray(x), DRAWS, key=getkey())
+    found = compact(network, nodes, x, y, DRAWS, key=getkey())
+    np.testing.assert_array_equal(found.columns, [True, False])
+    assert found.network.layers[0].weights.fan_in == 2
+    assert str(found).startswith("1 of 2 columns and ")
+    assert found.moved < 1e-6
+    key = getkey()
+    before, after = (drawn_mixture(n, x, key=key)[0] for n in (network, found.network))
+    np.testing.assert_allclose(after, before, atol=1e-6)

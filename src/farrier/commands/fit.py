@@ -100,6 +100,12 @@ def fit(
             "--refine", help="nuts: sample the exact posterior after the fit."
         ),
     ] = None,
+    input_horseshoe: Annotated[
+        bool,
+        typer.Option(
+            "--input-horseshoe", help="Switch off features that are not needed, too."
+        ),
+    ] = False,
     preset: Annotated[
         str | None,
         typer.Option("--preset", help="Settings with a name: paper."),
@@ -157,6 +163,7 @@ def fit(
         "prior": prior,
         "likelihood": likelihood,
         "n_restarts": restarts,
+        "input_horseshoe": input_horseshoe,
         "refine": refine,
         "max_iter": max_iter,
     }
@@ -416,6 +423,8 @@ def _table_lines(columns: "Columns", about: dict[str, Any], tested: int) -> list
 
 
 def _found(model: "TableModel", output: Path) -> dict[str, Any]:
+    from ..estimators.summary import inputs_line
+
     estimator, history = model.estimator, model.estimator.history_
     return {
         "model": str(output),
@@ -432,6 +441,7 @@ def _found(model: "TableModel", output: Path) -> dict[str, Any]:
         "passes": estimator.n_iter_,
         "seconds": history.seconds,
         "sampling": str(getattr(estimator, "sampling_", "")) or None,
+        "inputs": inputs_line(estimator) if estimator.input_horseshoe else None,
     }
 
 
@@ -443,6 +453,8 @@ def _fit_lines(found: dict[str, Any]) -> list[str]:
         f"Bound: {found['bound_per_row']:.4f} nats a row; {ENDINGS[found['status']]} "
         f"({found['passes']} passes, {found['seconds']:.0f} s)",
     ]
+    if found["inputs"]:
+        lines.append(f"Inputs: {found['inputs']}")
     if found["sampling"]:
         lines.append(f"Sampled: {found['sampling']}")
     if "holdout" in found:

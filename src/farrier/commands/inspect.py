@@ -17,6 +17,7 @@ def inspect(model: ModelFile, as_json: Json = False) -> None:
 def _found(path: Path) -> dict[str, Any]:
     from .. import persist
     from ..estimators import TableModel, load
+    from ..estimators.summary import inputs_line
 
     header, _ = persist.read(path, "model")
     model = load(path)
@@ -46,6 +47,12 @@ def _found(path: Path) -> dict[str, Any]:
         "sampling": str(getattr(estimator, "sampling_", "")) or None,
         "settings": estimator.get_params(),
     }
+    if estimator.input_horseshoe:
+        found |= {
+            "features_on": estimator.features_on_,
+            "feature_scores": estimator.feature_scores_,
+            "inputs": inputs_line(estimator),
+        }
     if not isinstance(model, TableModel):
         return found
     table = {"task": model.task, "target": model.columns.target, "about": model.about}
@@ -60,6 +67,8 @@ def _lines(found: dict[str, Any]) -> list[str]:
         lines.append(f"Task: {found['task']} of {found['target']!r}")
         lines += [f"  {_column_line(column)}" for column in found["columns"]]
     lines.append(f"Fitted to {found['rows']:.0f} rows of {found['features']} features")
+    if "inputs" in found:
+        lines.append(f"Inputs: {found['inputs']}")
     lines += _node_lines(found)
     if found["terms_per_row"]:
         bound, status = found["bound_per_row"], found["status"]

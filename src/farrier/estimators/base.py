@@ -64,6 +64,7 @@ from ..infer.train import (
     train,
 )
 from ..model.drawn import AnyNetwork, DrawnNetwork
+from ..model.inputs import InputScales
 from ..model.likelihoods import (
     NOISES,
     AbstractLikelihood,
@@ -151,6 +152,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         averaging=0.0,
         n_restarts=1,
         refine=None,
+        input_horseshoe=False,
         early_stopping=True,
         tol=1e-3,
         standardise=True,
@@ -173,6 +175,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         self.averaging = averaging
         self.n_restarts = n_restarts
         self.refine = refine
+        self.input_horseshoe = input_horseshoe
         self.early_stopping = early_stopping
         self.tol = tol
         self.standardise = standardise
@@ -209,7 +212,8 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         small.__dict__.pop("_run", None)
         kept = small.compaction_.keep
         small._node_report = Nodes(
-            tuple(s[:, k] for s, k in zip(self._nodes.shares, kept, strict=True))
+            tuple(s[:, k] for s, k in zip(self._nodes.shares, kept, strict=True)),
+            self._nodes.columns,
         )
         return small
 
@@ -367,7 +371,8 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         for number in range(count):
             network = self._build(d_in, widths, total, number)
             if going_on:
-                network = _with_rows(self._variational(), network)
+                old = self._variational()
+                network = _with_rows(old, _with_columns_of(old, network))
             run = Run.create(network, config)
             if checkpoint is not None:
                 run = resume(numbered(checkpoint, number), run)
@@ -797,6 +802,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             checked_choice("prior", self.prior, PRIORS, AbstractPrior),
             checked_choice("posterior", self.posterior, POSTERIORS, AbstractPosterior),
             activation=self.activation,
+            inputs=InputScales.create(d_in) if self.input_horseshoe else None,
             key=self._key("build", restart),
         )
 
@@ -902,6 +908,9 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         ):
             arrays[f"nodes[{layer}].shares"] = share
             arrays[f"nodes[{layer}].keep"] = keep
+        if compacted.columns is not None and self._nodes.columns is not None:
+            arrays["columns.shares"] = self._nodes.columns
+            arrays["columns.keep"] = compacted.columns
         arrays["x.mean"], arrays["x.scale"] = (
             self._x_standard.mean,
             self._x_standard.scale,
@@ -931,9 +940,14 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         sampled, several = header.get("sampling"), header.get("restarts")
         drawn = sampled is not None or bool(several)
         read = partial(model._read_network, arrays=arrays, drawn=drawn)
-        model.network_ = read(keep if done else whole, "network")
-        compacted = read(keep, "compact")
-        model._compaction = Compaction(compacted, keep, **header["compaction"])
+        columns = arrays.get("columns.keep")
+        model.network_ = (
+            read(keep, columns, "network") if done else read(whole, None, "network")
+        )
+        compacted = read(keep, columns, "compact")
+        model._compaction = Compaction(
+            compacted, keep, **header["compaction"], columns=columns
+        )
         if done:
             model.compaction_ = model._compaction
         ones = tuple(1 for _ in layers)
@@ -946,21 +960,30 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             fields = [r | {"widths": tuple(r["widths"])} for r in several]
             model.restarts_ = tuple(Restart(**each) for each in fields)
         model._node_report = Nodes(
-            tuple(arrays[f"nodes[{layer}].shares"] for layer in layers)
+            tuple(arrays[f"nodes[{layer}].shares"] for layer in layers),
+            arrays.get("columns.shares"),
         )
         return model
 
     def _read_network(
-        self, keep: tuple[np.ndarray, ...], prefix: str, arrays: dict, *, drawn: bool
+        self,
+        keep: tuple[np.ndarray, ...],
+        columns: np.ndarray | None,
+        prefix: str,
+        arrays: dict,
+        *,
+        drawn: bool,
     ) -> AnyNetwork:
         """The network of a file, which has the kept nodes of the one that was built."""
         widths = tuple(len(kept) for kept in keep)
 
         def skeleton() -> AnyNetwork:
-            network = drop(self._build(self.n_features_in_, widths, 1.0), keep)
+            network = self._build(self.n_features_in_, widths, 1.0)
             if not drawn:
-                return network
-            return DrawnNetwork.like(network, len(arrays[f"{prefix}.noise_sd"]))
+                return drop(network, keep, columns)
+            # Draws have all columns, those that were taken out with weights of 0.
+            draws = len(arrays[f"{prefix}.noise_sd"])
+            return DrawnNetwork.like(drop(network, keep), draws)
 
         # Nothing but shapes: no array is made that the file does not have.
         return persist.fill(eqx.filter_eval_shape(skeleton), prefix, arrays)
@@ -1010,6 +1033,14 @@ def _with_total(network: Network, likelihood: AbstractLikelihood) -> Network:
     return dataclasses.replace(
         network, likelihood=network.likelihood.with_rows_of(likelihood)
     )
+
+
+def _with_columns_of(old: Network, new: Network) -> Network:
+    """A new network without the columns that compaction has taken from the old one."""
+    if old.inputs is None or new.inputs is None:
+        return new
+    kept = np.isin(np.arange(new.inputs.total), old.inputs.columns)
+    return drop(new, tuple(np.ones(width, bool) for width in new.widths), kept)
 
 
 def _with_rows(old: Network, new: Network) -> Network:

@@ -30,11 +30,10 @@ def posterior_draws(
             ]
         return found
     generator = np.random.default_rng(np.asarray(jr.key_data(key)))
-    for layer, parts in network.named_layers().items():
-        for name, scale in parts.scales.items():
-            loc, sd = np.asarray(scale.q.loc, float), np.asarray(scale.q.scale, float)
-            noise = generator.standard_normal((1, draws, *loc.shape))
-            found[f"{layer}_{name}"] = np.exp(loc + sd * noise)
+    for name, scale in network.named_scales().items():
+        loc, sd = np.asarray(scale.q.loc, float), np.asarray(scale.q.scale, float)
+        noise = generator.standard_normal((1, draws, *loc.shape))
+        found[name] = np.exp(loc + sd * noise)
     if network.likelihood.targets:
         noise_sd = np.asarray(noise_sds(network, draws, key=key), float)
         found["noise_sd"] = (noise_sd * target_scale)[None]

@@ -16,7 +16,7 @@ from ..infer.train import Status
 MOST_DRAWS = 1_000_000
 # Constructor arguments that files of the present format may lack: they get the default,
 # with which a fit was the same before there was the argument.
-NEWER_PARAMS: frozenset[str] = frozenset({"refine", "n_restarts"})
+NEWER_PARAMS: frozenset[str] = frozenset({"input_horseshoe", "n_restarts", "refine"})
 
 Test = Callable[[Any], bool]
 
@@ -94,6 +94,7 @@ _RESTARTS = list_of(record(bound=is_number, weight=is_number, widths=list_of(who
 _KINDS = {
     "warm_start": (bool, int),
     "shrink": (bool, int),
+    "input_horseshoe": (bool, int),
     "standardise": (bool, int),
     "early_stopping": (bool, int),
     "verbose": (bool, int),
@@ -144,7 +145,20 @@ def _check_sizes(header: dict, arrays: dict[str, np.ndarray]) -> None:
             raise ValueError(f"`widths` {widths!r:.40} do not fit the arrays")
         if shares.shape[1:] != (nodes,) or shares.dtype.kind != "f":
             raise ValueError(f"`widths` {widths!r:.40} do not fit the scores")
+    _check_columns(header, arrays)
     _check_history(arrays)
+
+
+def _check_columns(header: dict, arrays: dict[str, np.ndarray]) -> None:
+    """What is known of the columns, where each has a scale of its own."""
+    if not header["params"].get("input_horseshoe"):
+        return
+    keep, shares = (arrays[f"columns.{name}"] for name in ("keep", "shares"))
+    columns = (header["n_features_in"],)
+    if keep.dtype != bool or keep.shape != columns or not keep.any():
+        raise ValueError("`columns.keep` does not fit the features")
+    if shares.shape[1:] != columns or shares.dtype.kind != "f":
+        raise ValueError("`columns.shares` do not fit the features")
 
 
 def _check_history(arrays: dict[str, np.ndarray]) -> None:

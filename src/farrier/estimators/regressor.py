@@ -76,6 +76,9 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         None, "nuts", or an object such as `Nuts(chains=4)`: after the variational fit,
         sample the exact posterior of the nodes that matter. Better predictions, for
         more time; `sampling_` says how well the chains mixed.
+    input_horseshoe
+        Give each column a scale of its own as nodes have, so that columns that are not
+        needed are switched off too; `features_on_` says which are left.
     early_stopping
         Stop when the bound has surely little left to gain (`tol`).
     tol
@@ -103,6 +106,12 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         For each hidden layer, each node's share in what it feeds; on is over 0.01.
     node_probabilities_
         For each hidden layer, the posterior probability that each node is on.
+    features_on_
+        With `input_horseshoe`: whether each column is on.
+    feature_probabilities_
+        With `input_horseshoe`: the posterior probability that each column is on.
+    feature_scores_
+        Share of the target's variance that each column carries.
     weight_norms_
         For each hidden layer, the norm of the expected weights into each node.
     history_

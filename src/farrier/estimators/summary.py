@@ -12,6 +12,7 @@ from ..model.drawn import DrawnNetwork
 from ..model.likelihoods import AbstractNormalLikelihood
 from .base import NetworkEstimator
 
+SHOWN = 10  # columns that are on, by name
 ENDINGS = {
     Status.CONVERGED: "converged",
     Status.BUDGET: "whole budget used",
@@ -59,7 +60,7 @@ def summarise(model: NetworkEstimator, k: float | None) -> Summary:
     lines = [
         ("task", _task(model)),
         ("rows", f"{model._rows_seen:,.10g}"),
-        ("inputs", str(model.n_features_in_)),
+        ("inputs", inputs_line(model)),
         ("prior", _plain(model.prior)),
         ("posterior", _plain(model.posterior)),
         *_width_lines(model),
@@ -89,6 +90,20 @@ def _task(model: NetworkEstimator) -> str:
         return f"classification, {likelihood.d_out} classes"
     several = f", {likelihood.targets} targets" if likelihood.targets > 1 else ""
     return f"regression{several}"
+
+
+def inputs_line(model: NetworkEstimator) -> str:
+    """How many inputs there are and, where they have scales, which of them are on."""
+    report = model._nodes.with_columns
+    if report is model._nodes:
+        return str(model.n_features_in_)
+    (low, high), *_ = report.width_interval(0.9)
+    on, count = report.on[0], report.widths[0]
+    known = getattr(model, "feature_names_in_", [f"x{i}" for i in range(len(on))])
+    names = [str(known[index]) for index in np.flatnonzero(on)[:SHOWN]]
+    names += ["..."] if count > SHOWN else []
+    interval = f"(90 % interval {low} to {high})"
+    return f"{count} of {len(on)} columns on {interval}: {', '.join(names)}"
 
 
 def _width_lines(model: NetworkEstimator) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from ..displays import (
     HistoryDisplay,
     NodesDisplay,
 )
-from ..infer.compact import is_normal
+from ..infer.compact import Nodes, is_normal
 from ..infer.psis import log_weights, pareto_k
 from ..infer.relevance import input_shares
 from ..model.drawn import DrawnNetwork
@@ -90,6 +90,8 @@ class ViewedEstimator(NetworkEstimator):
             return ""
         pairs = zip(self.widths_, self._built_widths, strict=True)
         on = ", ".join(f"{on} of {built}" for on, built in pairs)
+        if self.input_horseshoe:
+            on += f". Columns on: {self.features_on_.sum()} of {self.n_features_in_}"
         return f"<p>Nodes on: {on}. <code>summary()</code> says more.</p>"
 
     def __dir__(self) -> list[str]:
@@ -244,6 +246,26 @@ class ViewedEstimator(NetworkEstimator):
     def feature_importances_(self) -> np.ndarray:
         """`feature_scores_`, under the name that scikit-learn's tools look for."""
         return self.feature_scores_
+
+    @property
+    def features_on_(self) -> np.ndarray:
+        """Whether each column is on (I4), with `input_horseshoe`."""
+        return self._features.on[0]
+
+    @property
+    def feature_probabilities_(self) -> np.ndarray:
+        """Posterior probability that each column is on, with `input_horseshoe`."""
+        return self._features.probability_on[0]
+
+    @property
+    def _features(self) -> Nodes:
+        """What the posterior says of the columns, as if they were one layer."""
+        if self._nodes.columns is None:
+            raise AttributeError(
+                "Columns are switched on and off only where they have scales of their "
+                "own. Fit with `input_horseshoe=True`."
+            )
+        return Nodes((self._nodes.columns,))
 
     def feature_interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Ends of the central posterior interval of each feature score."""

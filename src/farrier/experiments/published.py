@@ -61,3 +61,30 @@ VMG_ORIGINAL = _column(
     protein=(4.13, -2.84),
     year=(8.78, -3.59),
 )
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """A published network for digits, trained as 784-300-100 and then pruned.
+
+    `kept` are inputs and nodes of both hidden layers; `error` is in percent.
+    """
+
+    method: str
+    kept: tuple[int, int, int]
+    error: float
+    source: str
+
+
+# As these papers are commonly quoted; not yet held against their print.
+BAYESIAN_COMPRESSION = "Louizos, Ullrich & Welling 2017, arXiv 1705.08665"
+COMPRESSED = (
+    Compressed("SBP", (245, 160, 55), 1.55, "Neklyudov et al. 2017, arXiv 1705.07283"),
+    Compressed(
+        "Bayesian compression (BC-GNJ)", (278, 98, 13), 1.8, BAYESIAN_COMPRESSION
+    ),
+    Compressed(
+        "Bayesian compression (BC-GHS)", (311, 86, 14), 1.8, BAYESIAN_COMPRESSION
+    ),
+    Compressed("VIBNet", (97, 71, 33), 1.6, "Dai et al. 2018, arXiv 1802.10399"),
+)

@@ -8,7 +8,8 @@ Here j runs over the outputs, whose noise is the target's own (for C classes tha
 centred Gumbel law behind the softmax, (1 - 1/C) pi^2 / 6), or over the nodes of the
 next layer that are on, without noise. A node is on when the median of s_k over the
 draws is over 1 %. Inputs and targets enter only through ratios: their units do not
-matter.
+matter. Where inputs have scales of their own (I2), a column of the table is told on
+from off by what it says beyond the noise of its weights (I4).
 
 What a node that is off still says is folded into the rest of its layer. Over the rows,
 its mean activation is a constant plus a little of the kept nodes,
@@ -22,7 +23,7 @@ its bias included, share one scale. Covariances of the weights go the same way (
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -35,6 +36,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from ..core.weights import AbstractNormalWeights, Fold
 from ..model.drawn import AnyNetwork, DrawKey, DrawnNetwork
+from ..model.inputs import InputScales
 from ..model.layers import Layer
 from ..model.network import Network
 from .predict import by_chunks, mixture, noise_sds, probabilities
@@ -50,10 +52,12 @@ RIDGE = 1e-4
 class Nodes:
     """What the posterior says of each node of each hidden layer.
 
-    `shares` has one array of draws x nodes for each layer: the shares (S1).
+    `shares` has one array of draws x nodes for each layer: the shares (S1). `columns`
+    has those of the inputs (I4), draws x columns, where these have scales.
     """
 
     shares: tuple[np.ndarray, ...]
+    columns: np.ndarray | None = None
 
     @property
     def scores(self) -> tuple[np.ndarray, ...]:
@@ -75,6 +79,13 @@ class Nodes:
         """Posterior probability that each node's share is over the threshold."""
         return tuple((s > ON_SHARE).mean(axis=0) for s in self.shares)
 
+    @property
+    def with_columns(self) -> "Nodes":
+        """The same with the columns, if they have shares, as the first layer."""
+        if self.columns is None:
+            return self
+        return Nodes((self.columns, *self.shares))
+
     def width_interval(self, level: float) -> tuple[tuple[int, int], ...]:
         """For each layer, the central interval of the number of nodes on."""
         tails = (0.5 - level / 2, 0.5 + level / 2)
@@ -86,14 +97,41 @@ class Nodes:
 def find_nodes(
     network: AnyNetwork, x: Float[Array, "rows d_in"], draws: int, *, key: PRNGKeyArray
 ) -> Nodes:
-    """Shares (S1) of all nodes on the rows `x`, from the last layer back."""
+    """Shares (S1) of all nodes on the rows `x`, from the last layer back.
+
+    Those of the columns (I4) come last, where inputs have scales.
+    """
     shares: list[np.ndarray] = []
     next_on = jnp.ones(network.likelihood.d_out, bool)
     for index in reversed(range(len(network.widths))):
         share = np.asarray(_shares(network, x, index, next_on, draws, key=key))
         shares.insert(0, share)
         next_on = jnp.asarray(np.median(share, axis=0) > ON_SHARE)
-    return Nodes(tuple(shares))
+    if not network.scales_inputs:
+        return Nodes(tuple(shares))
+    columns = np.asarray(column_shares(network, x, next_on, draws, key=key))
+    return Nodes(tuple(shares), columns)
+
+
+@eqx.filter_jit
+def column_shares(
+    network: AnyNetwork,
+    x: Float[Array, "rows d_in"],
+    on: Bool[Array, " nodes"],
+    draws: int,
+    *,
+    key: PRNGKeyArray,
+) -> Float[Array, "draws d_in"]:
+    """Shares (I4) of the columns in the nodes that are on, for each draw."""
+    expected = network.expected_kernel()
+
+    def one(key_draw: DrawKey) -> Float[Array, " d_in"]:
+        kernel = network.sample(key=key_draw).kernels[0]
+        variance = jnp.maximum((x @ kernel).var(0), 1e-30)
+        said = x.var(0)[:, None] * kernel * expected / variance[None]
+        return jnp.where(on[None], said, 0).max(1)
+
+    return lax.map(one, network.draw_keys(draws, key=key))
 
 
 @eqx.filter_jit
@@ -160,12 +198,34 @@ def _silencer(
 ) -> Callable[[tuple[np.ndarray, ...]], AnyNetwork]:
     """What makes, of the nodes to keep, a network of the same shape without the others.
 
-    Draws are folded one by one, with constants alone.
+    Where inputs have scales, the columns to keep stand before the nodes. Draws are
+    folded one by one, with constants alone.
     """
     if isinstance(network, DrawnNetwork):
-        return partial(_silence_draws, network, _mean_activations(network, x))
+        means = _mean_activations(network, x)
+        if network.scales_inputs:
+            means = (jnp.tile(x.mean(0), (network.draws, 1)), *means)
+        return partial(_silence_draws, network, means)
     hidden = activations(network, x, draws, key=key)
-    return lambda keep: silence(network, keep, hidden)
+    if network.inputs is None:
+        return lambda keep: silence(network, keep, hidden)
+    inputs = network.inputs
+    return lambda keep: silence(
+        _silence_columns(network, inputs, keep[0], x), keep[1:], hidden
+    )
+
+
+def _silence_columns(
+    network: Network, inputs: InputScales, kept: np.ndarray, x: Float[Array, "rows _"]
+) -> Network:
+    """The same shape, with columns that are not kept folded into the others (C1)."""
+    seen = x[:, inputs.columns]
+    moments = Activations(
+        inputs.moment(1)[None] * seen, inputs.moment(2) * (seen**2).mean(0)
+    )
+    layers = [*network.layers, network.output]
+    layers[0] = _fold_inputs(layers[0], inputs.own(kept), moments)
+    return with_layers(network, layers)
 
 
 @eqx.filter_jit
@@ -187,7 +247,8 @@ def _silence_draws(
 ) -> DrawnNetwork:
     """Each node that is not kept is a constant in the bias after it (C1)."""
     kernels, biases = [*network.kernels], [*network.biases]
-    for index, (mean, kept) in enumerate(zip(means, keep, strict=True), start=1):
+    first = len(kernels) - len(keep)
+    for index, (mean, kept) in enumerate(zip(means, keep, strict=True), start=first):
         gone = jnp.where(jnp.asarray(kept), 0, mean)
         biases[index] = biases[index] + jnp.einsum("sk,skj->sj", gone, kernels[index])
         kernels[index] = jnp.where(jnp.asarray(kept)[None, :, None], kernels[index], 0)
@@ -242,15 +303,25 @@ def _project(mean: Array, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return constant, slopes
 
 
-def drop(network: Network, keep: tuple[np.ndarray, ...]) -> Network:
-    """The network, or a tree of its form, without the nodes that are not kept."""
+def drop(
+    network: Network, keep: tuple[np.ndarray, ...], columns: np.ndarray | None = None
+) -> Network:
+    """The network, or a tree of its form, without the nodes that are not kept.
+
+    And without columns, if they are given, of a network whose inputs have scales.
+    """
     layers = [*network.layers, network.output]
     for index, kept in enumerate(keep):
         if kept.all():
             continue
         layers[index] = _drop_nodes(layers[index], kept)
         layers[index + 1] = _drop_inputs(layers[index + 1], kept)
-    return with_layers(network, layers)
+    if columns is None or network.inputs is None:
+        return with_layers(network, layers)
+    kept = network.inputs.own(columns)
+    layers[0] = _drop_inputs(layers[0], kept)
+    inputs = network.inputs.without(kept)
+    return replace(with_layers(network, layers), inputs=inputs)
 
 
 def pick_draws(network: DrawnNetwork, keep: tuple[np.ndarray, ...]) -> DrawnNetwork:
@@ -327,10 +398,14 @@ class Compaction:
     keep: tuple[np.ndarray, ...]  # for each hidden layer, which nodes
     moved: float
     log_density_change: float
+    columns: np.ndarray | None = None  # which columns, where inputs have scales
 
     def __str__(self) -> str:
         """One sentence: what was kept, and the cost."""
         kept = ", ".join(f"{keep.sum()} of {len(keep)}" for keep in self.keep)
+        if self.columns is not None:
+            columns = f"{self.columns.sum()} of {len(self.columns)} columns"
+            kept = f"{columns} and {kept}"
         return (
             f"{kept} nodes kept, predictive means moved by {100 * self.moved:.2g} % of "
             f"their standard deviation, log density changed by "
@@ -351,26 +426,52 @@ def compact(
 
     The first try keeps the nodes that are on. While the predictive means move by more
     than 1 % of their standard deviation, the best 1, 2, 4, 7, ... others are kept too.
-    Where the posterior ties the nodes of a layer to each other, all of them are kept.
+    Where inputs have scales, columns are left out after that by the same rule. Where
+    the posterior ties the nodes of a layer to each other, all of them are kept.
     """
     if isinstance(network, Network) and not is_normal(network):
         everything = tuple(np.ones(width, bool) for width in network.widths)
-        return Compaction(network, everything, 0.0, 0.0)
+        columns = None if nodes.columns is None else np.ones(x.shape[1], bool)
+        return Compaction(network, everything, 0.0, 0.0, columns)
     few = jnp.asarray(x[:: -(-len(x) // FOLD_ROWS)], float)
     quiet = _silencer(network, few, draws, key=key)
     check = partial(check_values, x=x, y=y, draws=draws, key=key)
-    mean, sd, density = check(network)
-    for keep in _candidates(nodes):
+    whole = check(network)
+    small, keep, cost = _first_good(quiet, check, whole, _with_all_columns(nodes))
+    columns = None
+    if nodes.columns is not None:
+        varies = np.ptp(x, axis=0) > 0  # what is constant folds away exactly
+        some = _candidates(Nodes((nodes.columns,)))
+        tries = [(kept & varies, *keep[1:]) for (kept,) in some] + [keep]
+        small, (columns, *rest), cost = _first_good(quiet, check, whole, iter(tries))
+        keep = tuple(rest)
+    if isinstance(small, DrawnNetwork):
+        return Compaction(pick_draws(small, keep), keep, *cost, columns)
+    return Compaction(drop(small, keep, columns), keep, *cost, columns)
+
+
+def _first_good(
+    quiet: Callable[[tuple[np.ndarray, ...]], AnyNetwork],
+    check: Callable[[AnyNetwork], tuple[np.ndarray, np.ndarray, np.ndarray]],
+    whole: tuple[np.ndarray, np.ndarray, np.ndarray],
+    tries: Iterator[tuple[np.ndarray, ...]],
+) -> tuple[AnyNetwork, tuple[np.ndarray, ...], tuple[float, float]]:
+    """The first of the tries that moves no prediction, what it keeps, and its cost."""
+    mean, sd, density = whole
+    for keep in tries:
         small = quiet(keep)
         new_mean, _, new_density = check(small)
         moves = np.linalg.norm(new_mean - mean, axis=1) / sd
         moved = float(np.sqrt(np.mean(moves**2)))
         if moved <= MOVED or all(kept.all() for kept in keep):
-            change = float((new_density - density).mean())
-            if isinstance(small, DrawnNetwork):
-                return Compaction(pick_draws(small, keep), keep, moved, change)
-            return Compaction(drop(small, keep), keep, moved, change)
+            return small, keep, (moved, float((new_density - density).mean()))
     raise AssertionError("the last candidate keeps all nodes")
+
+
+def _with_all_columns(nodes: Nodes) -> Iterator[tuple[np.ndarray, ...]]:
+    """Nodes to keep; before them all columns, where these may leave later."""
+    columns = () if nodes.columns is None else (np.ones(nodes.columns.shape[1], bool),)
+    return ((*columns, *keep) for keep in _candidates(nodes))
 
 
 def _candidates(nodes: Nodes) -> Iterator[tuple[np.ndarray, ...]]:

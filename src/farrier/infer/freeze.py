@@ -37,6 +37,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..core.weights import AbstractNormalWeights, NormalLaw
 from ..model.drawn import AnyNetwork, DrawnNetwork
+from ..model.inputs import InputScales
 from ..model.layers import Layer
 from ..model.likelihoods import (
     MOST_LOG,
@@ -98,6 +99,8 @@ class Moments:
         frozen = {}
         for index, layer in enumerate(network.layers):
             frozen |= _moment_arrays(layer, f"hidden.{index}")
+        if network.inputs is not None:
+            frozen |= _scaled_inputs(network.inputs, frozen, "hidden.0")
         frozen |= _moment_arrays(network.output, "output")
         if isinstance(network.likelihood, AbstractNormalLikelihood):
             gamma = network.likelihood.gamma
@@ -215,6 +218,26 @@ def _moment_arrays(layer: Layer, name: str) -> dict[str, Array]:
         f"{name}.scale_spread": second / first**2 - 1,
         **_root_arrays(law.root * jnp.sqrt(second)[:, None, None], name),
     }
+
+
+def _scaled_inputs(
+    inputs: InputScales, arrays: dict[str, Array], name: str
+) -> dict[str, Array]:
+    """The first layer with the scales of its inputs multiplied in (I3).
+
+    One row for each column of the table: known inputs again, whose weights vary more.
+    """
+    first, second = (inputs.moment(power)[:, None] for power in (1, 2))
+    square = arrays[f"{name}.kernel_square"]
+    own = second * arrays[f"{name}.kernel_variance"]
+    found = {
+        f"{name}.kernel": first * arrays[f"{name}.kernel"],
+        f"{name}.kernel_variance": own + (second - first**2) * square,
+        f"{name}.kernel_square": second * square,
+    }
+    if f"{name}.root.kernel" in arrays:
+        found[f"{name}.root.kernel"] = first * arrays[f"{name}.root.kernel"]
+    return {part: inputs.whole(value) for part, value in found.items()}
 
 
 def _root_arrays(

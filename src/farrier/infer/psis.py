@@ -24,6 +24,7 @@ from scipy import stats
 
 from ..core.scales import Scale
 from ..core.weights import AbstractNormalWeights, Centred, Mixed
+from ..model.inputs import InputScales
 from ..model.layers import Layer
 from ..model.likelihoods import AbstractNormalLikelihood
 from ..model.network import Network, SampledNetwork
@@ -119,6 +120,16 @@ def _draw_scale(
     return log_s, (scale.prior.log_density(log_s) - log_q).sum()
 
 
+def _draw_inputs(
+    inputs: InputScales, *, key: PRNGKeyArray
+) -> tuple[Float[Array, " d_in"], Float[Array, ""]]:
+    """One draw of the scales of the inputs, and ln p - ln q of it (I2)."""
+    key_tau, key_upsilon = jr.split(key)
+    tau, ratio = _draw_scale(inputs.tau, key=key_tau)
+    upsilon, own = _draw_scale(inputs.upsilon, key=key_upsilon)
+    return jnp.exp(tau + upsilon), ratio + own
+
+
 @eqx.filter_jit
 def _terms(
     network: Network,
@@ -138,6 +149,10 @@ def _terms(
         found = [_draw_layer(v, key=k) for v, k in zip(layers, keys, strict=True)]
         parts, ratios = zip(*found, strict=True)
         kernels, biases = zip(*parts, strict=True)
+        if network.inputs is not None:
+            zeta, own = _draw_inputs(network.inputs, key=jr.fold_in(key_draw, 1))
+            first = network.inputs.whole(zeta[:, None] * kernels[0])
+            kernels, ratios = (first, *kernels[1:]), (*ratios, own)
         f = SampledNetwork(kernels, biases, network.activation)(x)
         each = network.likelihood.log_density(y, f, precision)
         return weight @ each, jnp.stack(ratios).sum()

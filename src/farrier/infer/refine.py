@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -35,6 +35,7 @@ from jax.flatten_util import ravel_pytree
 from jax.scipy.stats import norm
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
+from ..core.scales import Scale
 from ..core.weights import Centred, Mixed
 from ..model.drawn import DrawnNetwork
 from ..model.layers import Layer
@@ -139,6 +140,8 @@ class LayerPoint(eqx.Module):
     kernel: Float[Array, "nodes d_in"]
     bias: Float[Array, " nodes"]
     log_scales: dict[str, Float[Array, "..."]]
+    # Of the inputs (I2), where they have scales: in the first layer alone.
+    log_inputs: dict[str, Float[Array, "..."]] = eqx.field(default_factory=dict)
 
 
 Fit = tuple[Network, Nodes]  # a variational posterior, and what it says of its nodes
@@ -159,6 +162,9 @@ class Target(eqx.Module):
         # Rows are the last axis, as in training: loops over them are long.
         a = self.x.T
         total = jnp.zeros(())
+        if (inputs := self.network.inputs) is not None:
+            a = a[inputs.columns]
+            total += _log_prior_of_scales(inputs.scales, point[0].log_inputs)
         for number, (layer, each) in enumerate(zip(layers, point, strict=True)):
             if number:
                 a = ACTIVATIONS[self.network.activation](a)
@@ -172,6 +178,8 @@ class Target(eqx.Module):
         pairs = zip(self.network.named_layers().values(), point, strict=True)
         weights = [multiplied(layer, each) for layer, each in pairs]
         kernels = tuple(kernel.T for kernel, _ in weights)
+        if self.network.inputs is not None:
+            kernels = (self.network.inputs.whole(kernels[0]), *kernels[1:])
         biases = tuple(bias for _, bias in weights)
         return SampledNetwork(kernels, biases, self.network.activation)
 
@@ -186,6 +194,9 @@ class Target(eqx.Module):
             )
             for layer in layers
         )
+        if (inputs := self.network.inputs) is not None:
+            none = {name: jnp.zeros_like(s.q.loc) for name, s in inputs.scales.items()}
+            zeros = _with_inputs(zeros, none)
         return ravel_pytree(zeros)[1]
 
 
@@ -194,7 +205,16 @@ def multiplied(
 ) -> tuple[Float[Array, "nodes d_in"], Float[Array, " nodes"]]:
     """Weights and biases of one draw, multiplied by their scales (M1)."""
     factor = _factor(layer, point.log_scales)
-    return factor[:, None] * point.kernel, factor * point.bias
+    kernel = factor[:, None] * point.kernel
+    if point.log_inputs:
+        zeta = jnp.exp(sum(point.log_inputs.values(), start=jnp.zeros(())))
+        kernel = kernel * zeta[None]
+    return kernel, factor * point.bias
+
+
+def _with_inputs(point: Point, log_inputs: dict[str, Float[Array, "..."]]) -> Point:
+    """The point with log scales of the inputs, which the first layer holds."""
+    return (replace(point[0], log_inputs=log_inputs), *point[1:])
 
 
 def _factor(
@@ -212,8 +232,15 @@ def log_prior_of(layer: Layer, point: LayerPoint) -> Float[Array, ""]:
     form = layer.parametrisation
     density = form.log_density if isinstance(form, Mixed) else norm.logpdf
     total = density(point.kernel).sum() + density(point.bias).sum()
-    for name, scale in layer.scales.items():
-        total += scale.prior.log_density(point.log_scales[name]).sum()
+    return total + _log_prior_of_scales(layer.scales, point.log_scales)
+
+
+def _log_prior_of_scales(
+    scales: dict[str, Scale], log_scales: dict[str, Float[Array, "..."]]
+) -> Float[Array, ""]:
+    total = jnp.zeros(())
+    for name, scale in scales.items():
+        total += scale.prior.log_density(log_scales[name]).sum()
     return total
 
 
@@ -222,16 +249,25 @@ def start_of(network: Network, *, key: PRNGKeyArray) -> Point:
     points = []
     for number, layer in enumerate(network.named_layers().values()):
         key_weights, *keys = jr.split(jr.fold_in(key, number), 1 + len(layer.scales))
-        log_scales = {
-            name: scale.q.loc + scale.q.scale * jr.normal(k, scale.q.loc.shape)
-            for (name, scale), k in zip(layer.scales.items(), keys, strict=True)
-        }
+        log_scales = _drawn_scales(layer.scales, keys)
         kernel, bias = layer.weights.sample(layer.inputs, layer.nodes, key=key_weights)
         if isinstance(layer.parametrisation, Centred):
             factor = _factor(layer, log_scales)
             kernel, bias = kernel / factor[:, None], bias / factor
         points.append(LayerPoint(kernel, bias, log_scales))
+    if network.inputs is not None:
+        keys = [*jr.split(jr.fold_in(key, len(points)))]
+        return _with_inputs(tuple(points), _drawn_scales(network.inputs.scales, keys))
     return tuple(points)
+
+
+def _drawn_scales(
+    scales: dict[str, Scale], keys: Sequence[PRNGKeyArray]
+) -> dict[str, Float[Array, "..."]]:
+    return {
+        name: scale.q.loc + scale.q.scale * jr.normal(key, scale.q.loc.shape)
+        for (name, scale), key in zip(scales.items(), keys, strict=True)
+    }
 
 
 def ascended(
@@ -572,6 +608,8 @@ def _networks(
             for name, each in zip(names, point, strict=True)
             for scale, value in each.log_scales.items()
         }
+        of_inputs = point[0].log_inputs.items()
+        scales |= {f"inputs_{name}": jnp.exp(value) for name, value in of_inputs}
         return network.kernels, network.biases, scales, noise_sd
 
     keys = jr.split(key, len(points))

@@ -184,10 +184,12 @@ def _draws(
     def one(key_draw: PRNGKeyArray) -> tuple:
         points = dict(zip(layers, start_of(network, key=key_draw), strict=True))
         weights = [multiplied(layer, points[n]) for n, layer in layers.items()]
+        log_scales = {name: point.log_scales for name, point in points.items()}
+        log_scales["inputs"] = points["layer_1"].log_inputs
         scales = {
             f"{name}_{scale}": jnp.exp(value)
-            for name, point in points.items()
-            for scale, value in point.log_scales.items()
+            for name, of in log_scales.items()
+            for scale, value in of.items()
         }
         return tuple(k.T for k, _ in weights), tuple(b for _, b in weights), scales
 

@@ -29,10 +29,11 @@ class DrawnNetwork(eqx.Module):
         """So many draws of a network of that shape, all zero."""
         layers = (*network.layers, network.output)
         shapes = [(v.weights.fan_in - 1, v.weights.nodes) for v in layers]
+        if network.inputs is not None:
+            shapes[0] = (network.inputs.total, shapes[0][1])
         scales = {
-            f"{name}_{scale}": jnp.zeros((draws, *found.q.loc.shape))
-            for name, layer in network.named_layers().items()
-            for scale, found in layer.scales.items()
+            name: jnp.zeros((draws, *scale.q.loc.shape))
+            for name, scale in network.named_scales().items()
         }
         return cls(
             tuple(jnp.zeros((draws, d_in, nodes)) for d_in, nodes in shapes),
@@ -52,6 +53,11 @@ class DrawnNetwork(eqx.Module):
     def widths(self) -> tuple[int, ...]:
         """Nodes of each hidden layer."""
         return tuple(bias.shape[1] for bias in self.biases[:-1])
+
+    @property
+    def scales_inputs(self) -> bool:
+        """Whether each input had a scale of its own (I2)."""
+        return "inputs_tau" in self.scales
 
     def draw_keys(self, draws: int, *, key: PRNGKeyArray) -> Int[Array, " count"]:
         """Numbers of so many draws, evenly spread; there is nothing random left."""
@@ -74,6 +80,10 @@ class DrawnNetwork(eqx.Module):
         """Outputs of the draw of this number; nothing is left to vary."""
         f = self.sample(key=key)(x)
         return f, jnp.zeros_like(f), f
+
+    def expected_kernel(self) -> Float[Array, "d_in nodes"]:
+        """Mean weights from each column to each node of the first layer."""
+        return self.kernels[0].mean(0)
 
     def expected_norms(self) -> tuple[Float[Array, " _"], ...]:
         """For each hidden layer, the norm of the mean weights into each node."""

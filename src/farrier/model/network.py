@@ -17,9 +17,12 @@ from ..core.families import Conditional
 from ..core.posteriors import AbstractPosterior, Factorised
 from ..core.priors import AbstractPrior
 from ..core.random import fold_in
+from ..core.scales import Scale
+from .inputs import InputScales
 from .layers import Layer
 from .likelihoods import AbstractLikelihood
 
+INPUTS = 2**31  # number of the key for the scales of the inputs
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,
     "tanh": jnp.tanh,
@@ -57,6 +60,7 @@ class Network(eqx.Module):
     output: Layer
     likelihood: AbstractLikelihood
     activation: str = eqx.field(static=True)
+    inputs: InputScales | None = None
 
     @classmethod
     def create(
@@ -68,6 +72,7 @@ class Network(eqx.Module):
         posterior: AbstractPosterior | None = None,
         *,
         activation: str = "relu",
+        inputs: InputScales | None = None,
         key: PRNGKeyArray,
     ) -> Self:
         """A network before training; factorised unless another posterior is given."""
@@ -84,12 +89,17 @@ class Network(eqx.Module):
             posterior,
             key=key_output,
         )
-        return cls(tuple(layers), output, likelihood, activation)
+        return cls(tuple(layers), output, likelihood, activation, inputs)
 
     @property
     def widths(self) -> tuple[int, ...]:
         """Nodes of each hidden layer."""
         return tuple(layer.weights.nodes for layer in self.layers)
+
+    @property
+    def scales_inputs(self) -> bool:
+        """Whether each input has a scale of its own (I2)."""
+        return self.inputs is not None
 
     def bound(
         self,
@@ -117,6 +127,8 @@ class Network(eqx.Module):
         rows = jnp.arange(len(x))
         laws = []
         a = x.T
+        if self.inputs is not None:
+            a = self.inputs.scaled(a, rows, key=fold_in(key, INPUTS))
         for number, layer in enumerate((*self.layers, self.output)):
             if laws:
                 a = ACTIVATIONS[self.activation](laws[-1].draw())
@@ -124,8 +136,14 @@ class Network(eqx.Module):
         return laws
 
     def kl(self, *, key: PRNGKeyArray) -> dict[str, Float[Array, ""]]:
-        """Every divergence by name: `layer_1/beta`, ..., `noise/gamma`."""
+        """Every divergence by name: `layer_1/beta`, ..., `noise/gamma`.
+
+        Scales of inputs come first: `inputs/tau`, `inputs/upsilon`.
+        """
         parts = {}
+        if self.inputs is not None:
+            found = self.inputs.kl()
+            parts = {f"inputs/{part}": value for part, value in found.items()}
         named = self.named_layers()
         # The keys after those with which the layers' outputs are drawn.
         for number, (name, layer) in enumerate(named.items(), start=len(named)):
@@ -137,6 +155,16 @@ class Network(eqx.Module):
         """`layer_1`, `layer_2`, ..., `output`."""
         hidden = {f"layer_{i}": layer for i, layer in enumerate(self.layers, start=1)}
         return hidden | {"output": self.output}
+
+    def named_scales(self) -> dict[str, Scale]:
+        """`layer_1_tau`, ..., `output_kappa`; those of inputs first: `inputs_tau`."""
+        parts = {} if self.inputs is None else {"inputs": self.inputs.scales}
+        parts |= {name: layer.scales for name, layer in self.named_layers().items()}
+        return {
+            f"{part}_{name}": scale
+            for part, scales in parts.items()
+            for name, scale in scales.items()
+        }
 
     def draw_keys(self, draws: int, *, key: PRNGKeyArray) -> Key[Array, " draws"]:
         """What `sample` and `predictive` need for each of so many draws."""
@@ -150,6 +178,10 @@ class Network(eqx.Module):
             for layer, key_layer in zip(layers, jr.split(key, len(layers)), strict=True)
         ]
         kernels, biases = zip(*draws, strict=True)
+        if self.inputs is not None:
+            zeta = self.inputs.sample(key=fold_in(key, INPUTS))
+            first = self.inputs.whole(zeta[:, None] * kernels[0])
+            kernels = (first, *kernels[1:])
         return SampledNetwork(kernels, biases, self.activation)
 
     def noise_variance(self) -> Float[Array, " targets"]:
@@ -171,13 +203,27 @@ class Network(eqx.Module):
         f = self.output.conditional(last.T, same, key=key_output)
         return f.mean.T, f.variance.T, sampled(x)
 
+    def expected_kernel(self) -> Float[Array, "d_in nodes"]:
+        """E[w] from each column to each node of the first layer, scales included."""
+        plain = self.layers[0].expected_weights().T
+        if self.inputs is None:
+            return plain
+        return self.inputs.whole(self.inputs.moment(1)[:, None] * plain)
+
     def expected_norms(self) -> tuple[Float[Array, " _"], ...]:
         """For each hidden layer, the norm of the expected weights into each node."""
-        return tuple(layer.expected_norms() for layer in self.layers)
+        norms = tuple(layer.expected_norms() for layer in self.layers)
+        if self.inputs is None:
+            return norms
+        change = (self.expected_kernel() ** 2).sum(0)  # biases stay as they are
+        change = change - (self.layers[0].expected_weights() ** 2).sum(1)
+        return (jnp.sqrt(jnp.maximum(norms[0] ** 2 + change, 0)), *norms[1:])
 
     def term_names(self) -> tuple[str, ...]:
         """Names of the terms of the bound, in the order in which they are recorded."""
         names = ["log_likelihood"]
+        if self.inputs is not None:
+            names += [f"inputs/{part}" for part in self.inputs.scales]
         for name, layer in self.named_layers().items():
             names += [f"{name}/{part}" for part in ("beta", *sorted(layer.scales))]
         return (*names, *self.likelihood.kl_names())

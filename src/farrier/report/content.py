@@ -171,7 +171,19 @@ def nodes_table(model: Any) -> Table:
         for index, (built, on, (low, high), now) in enumerate(layers, start=1)
     ]
     head = ["hidden layer", "built", "on", "90 % interval", "in this model"]
+    if model.input_horseshoe:
+        rows.insert(0, _columns_row(model))
     return Table(head, rows)
+
+
+def _columns_row(model: Any) -> list[str]:
+    """The columns of the table as the layer before the first."""
+    report = model._nodes.with_columns
+    low, high = report.width_interval(0.9)[0]
+    built = now = model.n_features_in_
+    if hasattr(model, "compaction_"):
+        now = model.compaction_.columns.sum()
+    return ["inputs", str(built), str(report.widths[0]), f"{low} to {high}", str(now)]
 
 
 def inputs_table(case: Case, shares: np.ndarray) -> Table:
@@ -182,7 +194,13 @@ def inputs_table(case: Case, shares: np.ndarray) -> Table:
         [case.inputs[i].name, *(f"{100 * v[i]:.1f} %" for v in (middle, low, high))]
         for i in order
     ]
-    return Table(["input", "share", "5 %", "95 %"], rows)
+    head = ["input", "share", "5 %", "95 %"]
+    if case.model.input_horseshoe:
+        head.append("on")
+        for row, i in zip(rows, order, strict=True):
+            features = case.inputs[i].features
+            row.append("yes" if case.model.features_on_[features].any() else "no")
+    return Table(head, rows)
 
 
 def settings_table(model: Any) -> Table:
