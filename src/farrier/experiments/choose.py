@@ -23,7 +23,7 @@ from ..plots import Figure, legend_below, new_figure
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
 from .uci import files_of, mean, rmse
 
-HOURS = "about 30 minutes on 2 cores"
+HOURS = "about an hour on 2 cores"
 HELD_OUT = 0.1
 PLAIN = "variational"
 CANDIDATES: dict[str, dict[str, Any]] = {
