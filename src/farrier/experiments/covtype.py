@@ -117,6 +117,7 @@ def fit(config: Config, data: Path, work: Work) -> list[Row]:
     )
     others = source.others()
     _, truth, _ = others.read(0, others.rows)
+    assert truth is not None
     p = model.predict_proba(others)
     row = scores(p, np.searchsorted(model.classes_, truth))
     about = {"nodes_on": [*model.widths_], "widths": [*config.widths]}
