@@ -272,7 +272,7 @@ def test_a_lottery_parts_the_rows(tmp_path, drawn):
     others = source.others()
     assert source.rows + others.rows == ROWS
     assert 0.16 < (source if drawn else others).rows / ROWS < 0.24
-    found = [part.read(0, part.rows)[1] for part in (source, others)]
+    found = [np.asarray(part.read(0, part.rows)[1]) for part in (source, others)]
     np.testing.assert_array_equal(np.sort(np.concatenate(found)), np.sort(y))
     assert found[0] is not None
     np.testing.assert_array_equal(source.read(100, 320)[1], found[0][100:320])
