@@ -5,9 +5,10 @@
 
 Draw s fixes all weights of the hidden layers, the scale of the output layer and gamma.
 The weights of the output layer are integrated in closed form for regression (m_s, v_s)
-and drawn for classification. Draw s depends on the key and on s alone, so that a
-prediction is a function of its own row: chunks, order and the other rows do not change
-it. Of each chunk only what is asked for is kept, so that memory is bounded.
+and drawn for classification; those of a noise that depends on the row (L4) are drawn.
+Draw s depends on the key and on s alone, so that a prediction is a function of its own
+row: chunks, order and the other rows do not change it. Of each chunk only what is asked
+for is kept, so that memory is bounded.
 """
 
 import math

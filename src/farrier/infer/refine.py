@@ -602,7 +602,8 @@ def _networks(
         network = target.sampled(point)
         f = network(target.x)
         gamma = likelihood.precision_given(target.y, f, target.weight)
-        noise_sd = gamma.sample(key=key_draw) ** -0.5
+        # One more entry: `lax.map` takes no array without any, as that of classes is.
+        noise_sd = jnp.pad(gamma.sample(key=key_draw) ** -0.5, (0, 1))
         scales = {
             f"{name}_{scale}": jnp.exp(value)
             for name, each in zip(names, point, strict=True)
@@ -613,7 +614,8 @@ def _networks(
         return network.kernels, network.biases, scales, noise_sd
 
     keys = jr.split(key, len(points))
-    return lax.map(one, (points, keys), batch_size=4)
+    *found, noise_sd = lax.map(one, (points, keys), batch_size=4)
+    return *found, noise_sd[:, :-1]
 
 
 def mixing(outputs: np.ndarray) -> tuple[float, float]:
