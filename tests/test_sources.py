@@ -1,6 +1,8 @@
 """Rows that need not fit into memory: sources, and fits and predictions from them."""
 
 import errno
+import gc
+import time
 from pathlib import Path
 
 import numpy as np
@@ -158,6 +160,10 @@ def test_labels_and_weights(tmp_path):
     theirs = by_row.fit(ArrayRows(x, labels, weight)).history_.bound
     np.testing.assert_array_equal(ours, theirs)
     del weighted, model
+    until = time.monotonic() + 30
+    while [*tmp_path.iterdir()] and time.monotonic() < until:
+        gc.collect()  # the thread that reads ahead ends soon
+        time.sleep(0.05)
     assert not [*tmp_path.iterdir()]
 
 

@@ -1,5 +1,9 @@
 """Rows that are not on the device: which stand in which batch, and what is learned."""
 
+import gc
+import threading
+import time
+
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
@@ -144,3 +148,16 @@ def test_reading_ahead_gives_all_and_its_errors():
     assert next(items) == 1
     with pytest.raises(ValueError, match="row group 3"):
         next(items)
+
+
+def test_nothing_reads_on_when_a_run_has_ended():
+    before = {*threading.enumerate()}
+    job = small_job(standard())
+    train(job)
+    started = {*threading.enumerate()} - before
+    del job
+    until = time.monotonic() + 30
+    while any(t.is_alive() for t in started) and time.monotonic() < until:
+        gc.collect()
+        time.sleep(0.05)
+    assert [thread.is_alive() for thread in started] == [False]

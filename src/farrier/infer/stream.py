@@ -8,12 +8,13 @@ number of processes, each with its share of the lanes, sees the same batches.
 """
 
 import bisect
+import copy
 import itertools
 import math
 import queue
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import equinox as eqx
@@ -254,9 +255,20 @@ class Stream:
         """The block that begins at a step; those after it are read meanwhile."""
         with self._placement.together():
             if self._begins != step:
-                self._reader = read_ahead(self._blocks(step, steps_per_record))
+                blocks = self._without_reader()._blocks(step, steps_per_record)
+                self._reader = read_ahead(blocks)
             self._begins, part = next(self._reader)
         return Block(*(self._placement.block(v, self.batch_size) for v in part))
+
+    def _without_reader(self) -> "Stream":
+        """The same rows for a thread of their own, with lanes that no other reads.
+
+        The thread must not hold the reader: it ends when nobody else does.
+        """
+        twin = copy.copy(self)
+        twin._reader = iter(())
+        twin._lanes = [replace(v, _plan=(-1, []), _held=None) for v in self._lanes]
+        return twin
 
     def _blocks(self, first: int, steps_per_record: int) -> Iterator[tuple[int, Part]]:
         """From a step on, without end, blocks and the steps at which the next begin."""
