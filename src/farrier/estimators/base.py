@@ -43,6 +43,7 @@ from ..infer.compact import (
     drop,
     find_nodes,
 )
+from ..infer.freeze import can_fix, fixed, fixed_with
 from ..infer.parallel import train_many
 from ..infer.placement import current
 from ..infer.processes import check_same, file_of_first, from_first, is_first, together
@@ -100,7 +101,7 @@ RISING = 0.02  # nats a row; a bound that rises by more at the end is not there 
 AGREE = 1.1  # an R-hat over this says that chains have not met
 # What a fit before has left behind.
 OUTDATED = ("_compaction", "compaction_", "_node_report", "_input_report")
-OUTDATED += ("sampling_", "restarts_", "_start")
+OUTDATED += ("sampling_", "restarts_", "_start", "_fixed")
 ENDED = (Status.CONVERGED, Status.BUDGET)
 PARTIAL_WARM_UP = 1_000  # steps of partial_fit over which the KL weight rises
 
@@ -209,13 +210,26 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             return small
         small._compaction = small.compaction_ = self._compacted()
         small.network_ = small.compaction_.network
-        small.__dict__.pop("_run", None)
+        for outdated in ("_run", "_fixed"):
+            small.__dict__.pop(outdated, None)
         kept = small.compaction_.keep
         small._node_report = Nodes(
             tuple(s[:, k] for s, k in zip(self._nodes.shares, kept, strict=True)),
             self._nodes.columns,
         )
         return small
+
+    def _predictive(self, draws: int) -> tuple[AnyNetwork, jax.Array]:
+        """The posterior that predictions see, and the key of its draws.
+
+        Draws of a small network are made once: there is nothing random left.
+        """
+        network = self.network_
+        if not isinstance(network, Network) or not can_fix(network, draws):
+            return network, self._key("predict")
+        if not hasattr(self, "_fixed") or self._fixed.draws != draws:
+            self._fixed = fixed(network, draws, key=self._key("predict"))
+        return self._fixed, no_key()
 
     def _compacted(self) -> Compaction:
         if not hasattr(self, "_compaction"):
@@ -902,6 +916,9 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             "restarts": [vars(restart) for restart in getattr(self, "restarts_", ())],
         }
         arrays = persist.flatten(self.network_, "network")
+        posterior, _ = self._predictive(self.n_draws)
+        if posterior is not self.network_:
+            arrays |= persist.flatten(posterior, "fixed")
         arrays |= persist.flatten(compacted.network, "compact")
         for layer, (share, keep) in enumerate(
             zip(self._nodes.shares, compacted.keep, strict=True)
@@ -950,6 +967,8 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         )
         if done:
             model.compaction_ = model._compaction
+        if "fixed.noise_sd" in arrays:
+            model._fixed = model._read_fixed(arrays)
         ones = tuple(1 for _ in layers)
         form = eqx.filter_eval_shape(lambda: model._build(1, ones, 1.0))
         names = form.term_names()
@@ -964,6 +983,13 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             arrays.get("columns.shares"),
         )
         return model
+
+    def _read_fixed(self, arrays: dict[str, np.ndarray]) -> DrawnNetwork:
+        """The draws that the file has for predictions."""
+        assert isinstance(self.network_, Network)
+        noise_sd = arrays["fixed.noise_sd"]
+        form = eqx.filter_eval_shape(fixed_with, self.network_, noise_sd, key=no_key())
+        return persist.fill(form, "fixed", arrays)
 
     def _read_network(
         self,
@@ -1012,6 +1038,11 @@ class InUnits:
         dtype = np.dtype(jnp.result_type(float))
         y = y.astype(dtype if y.dtype.kind == "f" else np.int32)
         return x.astype(dtype), y, weight.astype(dtype)
+
+
+def no_key() -> jax.Array:
+    """Where a key is asked for and nothing is random: made without compiling."""
+    return jr.wrap_key_data(np.zeros(2, np.uint32))
 
 
 def _narrow(y: np.ndarray) -> np.ndarray:

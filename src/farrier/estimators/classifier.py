@@ -249,12 +249,9 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
 
     def _probabilities(self, rows: np.ndarray) -> np.ndarray:
         """The same for rows that are in standard units already."""
+        network, key = self._predictive(self.n_draws)
         p = predict.by_chunks(
-            predict.probabilities,
-            self.network_,
-            (rows,),
-            self.n_draws,
-            key=self._key("predict"),
+            predict.probabilities, network, (rows,), self.n_draws, key=key
         )
         p = np.asarray(p, float)
         return p / p.sum(axis=1, keepdims=True)

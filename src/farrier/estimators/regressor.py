@@ -282,10 +282,10 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         """The same for rows that are in standard units already."""
         arrays = [value for value in more if isinstance(value, np.ndarray)]
         args = [value for value in more if not isinstance(value, np.ndarray)]
-        key = self._key("predict")
-        noise_sd = predict.noise_sds(self.network_, draws or self.n_draws, key=key)
+        network, key = self._predictive(draws or self.n_draws)
+        noise_sd = predict.noise_sds(network, draws or self.n_draws, key=key)
         return predict.by_chunks(
-            summary, self.network_, (rows, *arrays), noise_sd, *args, key=key
+            summary, network, (rows, *arrays), noise_sd, *args, key=key
         )
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:

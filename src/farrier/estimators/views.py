@@ -14,7 +14,8 @@ from ..displays import (
     HistoryDisplay,
     NodesDisplay,
 )
-from ..infer.compact import Nodes, is_normal
+from ..infer.compact import Nodes
+from ..infer.freeze import is_normal
 from ..infer.psis import log_weights, pareto_k
 from ..infer.relevance import input_shares
 from ..model.drawn import DrawnNetwork

@@ -39,6 +39,7 @@ from ..model.drawn import AnyNetwork, DrawKey, DrawnNetwork
 from ..model.inputs import InputScales
 from ..model.layers import Layer
 from ..model.network import Network
+from .freeze import is_normal
 from .predict import by_chunks, mixture, noise_sds, probabilities
 
 ON_SHARE = 0.01  # a node is on when its share (S1) is over this
@@ -367,12 +368,6 @@ def _drop_inputs(layer: Layer, kept: np.ndarray) -> Layer:
         (layer.weights.without_inputs(kept), inputs),
         is_leaf=lambda leaf: leaf is None,
     )
-
-
-def is_normal(network: Network) -> bool:
-    """Whether the weights into each node have one normal law under q."""
-    layers = (*network.layers, network.output)
-    return all(isinstance(layer.weights, AbstractNormalWeights) for layer in layers)
 
 
 def with_layers(network: Network, layers: list[Layer]) -> Network:

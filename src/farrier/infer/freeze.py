@@ -48,6 +48,7 @@ from ..model.network import Network
 from .predict import noise_sds
 
 Frozen: TypeAlias = dict[str, np.ndarray]
+MOST_VALUES = 2**20  # of draws that are kept for predictions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +109,61 @@ class Moments:
             frozen["noise"] = jnp.exp(gamma.log_rate) / (gamma.shape - 1)
             frozen |= _limit(network.likelihood)
         return _numpy(frozen)
+
+
+def is_normal(network: Network) -> bool:
+    """Whether the weights into each node have one normal law under q."""
+    layers = (*network.layers, network.output)
+    return all(isinstance(layer.weights, AbstractNormalWeights) for layer in layers)
+
+
+def can_fix(network: AnyNetwork, draws: int) -> bool:
+    """Whether so many draws of all weights are few enough to be kept."""
+    if isinstance(network, DrawnNetwork) or not is_normal(network):
+        return False
+    layers = (*network.layers, network.output)
+    weights = sum(layer.weights.fan_in * layer.weights.nodes for layer in layers)
+    return draws * weights <= MOST_VALUES
+
+
+def fixed(network: Network, draws: int, *, key: PRNGKeyArray) -> DrawnNetwork:
+    """The very draws that predictions are made with (P1), made once."""
+    noise_sd = jnp.zeros((draws, 0))
+    if network.likelihood.targets:
+        noise_sd = noise_sds(network, draws, key=key)
+    return fixed_with(network, noise_sd, key=key)
+
+
+def fixed_with(
+    network: Network, noise_sd: Float[Array, "draws targets"], *, key: PRNGKeyArray
+) -> DrawnNetwork:
+    """The same, with the noise of each draw given."""
+    likelihood, variances = network.likelihood, {}
+    if likelihood.targets:
+        arrays = _regression(network, jnp.zeros_like(noise_sd), key=key)
+        named = {
+            "kernel": "kernel_variance",
+            "bias": "bias_variance",
+            "root_kernel": "root.kernel",
+            "root_bias": "root.bias",
+        }
+        variances = {
+            short: arrays[f"output.{name}"]
+            for short, name in named.items()
+            if f"output.{name}" in arrays
+        }
+    else:
+        arrays = _classification(network, len(noise_sd), key=key)
+    layers = [f"hidden.{index}" for index in range(len(network.layers))] + ["output"]
+    return DrawnNetwork(
+        tuple(arrays[f"{layer}.kernel"] for layer in layers),
+        tuple(arrays[f"{layer}.bias"] for layer in layers),
+        {},
+        noise_sd,
+        likelihood,
+        network.activation,
+        variances,
+    )
 
 
 def _numpy(arrays: dict[str, Array]) -> Frozen:

@@ -40,7 +40,8 @@ from ..core.weights import Centred, Mixed
 from ..model.drawn import DrawnNetwork
 from ..model.layers import Layer
 from ..model.network import ACTIVATIONS, Network, SampledNetwork
-from .compact import FOLD_ROWS, Nodes, activations, drop, is_normal, silence
+from .compact import FOLD_ROWS, Nodes, activations, drop, silence
+from .freeze import is_normal
 from .parallel import cores
 from .train import COMPILER_OPTIONS, Data, adam, round_up
 

@@ -1,4 +1,4 @@
-"""A posterior that is a set of draws: what sampling leaves behind.
+"""A posterior that is a set of draws: what sampling leaves behind, and predictions use.
 
 It answers as a `Network` does wherever a posterior is looked at draw by draw. A draw
 goes by its number, and a smaller set of them is spread evenly over the whole.
@@ -23,6 +23,9 @@ class DrawnNetwork(eqx.Module):
     noise_sd: Float[Array, "draws targets"]  # no targets where there are classes
     likelihood: AbstractLikelihood
     activation: str = eqx.field(static=True)
+    # Of the output layer's weights, where they are not drawn: kernels and biases are
+    # then their means. `kernel`, `bias`; and `root_kernel`, `root_bias` (N1).
+    variances: dict[str, Float[Array, "draws ..."]] = eqx.field(default_factory=dict)
 
     @classmethod
     def like(cls, network: Network, draws: int) -> Self:
@@ -77,9 +80,28 @@ class DrawnNetwork(eqx.Module):
     def predictive(
         self, x: Float[Array, "rows d_in"], *, key: Int[Array, ""]
     ) -> tuple[Float[Array, "rows d_out"], ...]:
-        """Outputs of the draw of this number; nothing is left to vary."""
-        f = self.sample(key=key)(x)
-        return f, jnp.zeros_like(f), f
+        """Mean and variance of the outputs of the draw of this number.
+
+        The third array is the outputs with nothing left to vary: what noise depends on.
+        """
+        sampled = self.sample(key=key)
+        last = (x, *sampled.hidden(x))[-1]
+        f = sampled(x)
+        return f, self._variance(last, key), f
+
+    def _variance(
+        self, a: Float[Array, "rows nodes"], number: Int[Array, ""]
+    ) -> Float[Array, "rows d_out"]:
+        """a^2 V + c, and what correlated weights add to it (N1)."""
+        parts = {name: values[number] for name, values in self.variances.items()}
+        if not parts:
+            return jnp.zeros((len(a), self.likelihood.d_out))
+        variance = a**2 @ parts["kernel"] + parts["bias"][None]
+        if "root_kernel" in parts:
+            along = a @ parts["root_kernel"] + parts["root_bias"][None]
+            squares = (along**2).reshape(*variance.shape, -1)
+            variance = variance + squares.sum(-1)
+        return variance
 
     def expected_kernel(self) -> Float[Array, "d_in nodes"]:
         """Mean weights from each column to each node of the first layer."""
