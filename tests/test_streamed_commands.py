@@ -80,6 +80,7 @@ def test_a_report_is_about_a_sample(fitted, folder, tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(frame, whole.loc[frame.index])
 
 
+@pytest.mark.slow
 def test_one_file_is_streamed_where_asked_for(folder, tmp_path):
     model = tmp_path / "model.safetensors"
     options = ("--target", "flag", "--missing", "impute", *QUICK, "--stream", "--json")

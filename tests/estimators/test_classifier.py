@@ -106,6 +106,7 @@ def test_pipeline_and_cross_validation():
     assert cross_val_score(model, X, y, cv=3).mean() > 0.65
 
 
+@pytest.mark.slow
 def test_grid_search_over_widths_and_priors():
     X, y = table()
     grid = [{"hidden_layer_sizes": [(1,)]}, {"prior": [Gaussian(), Horseshoe()]}]

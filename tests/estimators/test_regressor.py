@@ -135,7 +135,9 @@ def test_settings_go_round():
         "batch_size": 7,
         "max_iter": 9,
         "averaging": 0.9,
+        "n_restarts": 2,
         "refine": Nuts(chains=3),
+        "input_horseshoe": True,
         "early_stopping": False,
         "tol": 0.1,
         "standardise": False,
@@ -590,7 +592,7 @@ def test_a_compacted_network_of_low_rank_is_read_as_such(fitted, monkeypatch):
     small = drop(model._build(2, (8,), 1.0), keep)
     assert small.output.weights.factor.shape == (1, 4, 4)
     arrays = persist.flatten(small, "small")
-    again = model._read_network(keep, "small", arrays, sampled=False)
+    again = model._read_network(keep, None, "small", arrays, drawn=False)
     assert eqx.tree_equal(again, small)
 
 
@@ -659,6 +661,7 @@ def test_a_noise_by_the_row_is_compacted_and_kept_in_files(unequal_fit, tmp_path
     assert "depends on the row" in unequal_fit.summary()["noise sd"]
 
 
+@pytest.mark.slow
 def test_targets_with_weights_and_sampling_have_a_noise_by_the_row(tmp_path):
     """Several fits at once; a weight of 2 is a row that is there twice (H3)."""
     X, y, _ = unequal(100)
@@ -693,6 +696,7 @@ def test_another_noise_is_another_network(fitted):
         model.fit(*table())
 
 
+@pytest.mark.slow
 def test_a_regularised_horseshoe_goes_round(tmp_path):
     """Fit, file and export by moments (G4)."""
     prior = RegularisedHorseshoe(expected_nodes=3, rows=60, half_cauchy="quadrature")

@@ -119,6 +119,7 @@ def test_chains_begin_at_different_fits(monkeypatch):
     assert model.network_.draws == 20
 
 
+@pytest.mark.slow
 def test_classes_are_mixed_with_stacked_weights():
     labels = np.where(X[:, 0] > 0, "right", "left")
     several = Restarts(count=2, weights="stacked")

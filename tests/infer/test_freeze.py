@@ -11,7 +11,7 @@ from scipy import stats
 
 from farrier.core.posteriors import Factorised, Matrix, Node
 from farrier.core.priors import Horseshoe
-from farrier.infer.freeze import Draws, Moments
+from farrier.infer.freeze import MOST_VALUES, Draws, Moments, can_fix, fixed
 from farrier.infer.predict import mixture, noise_sds, probabilities
 from farrier.model.likelihoods import Categorical, GaussianNoise, HeteroscedasticNoise
 from farrier.model.network import Network
@@ -116,6 +116,37 @@ def test_draws_of_correlated_weights_are_those_of_a_prediction(getkey):
     np.testing.assert_allclose(loc, mix.loc, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(variance, mix.sd**2, rtol=1e-4)
     assert (mix.own_variance > 0.01 * mix.sd**2).any()
+
+
+@pytest.mark.parametrize("noise", [GaussianNoise(), HeteroscedasticNoise()])
+@pytest.mark.parametrize("posterior", [Factorised(), Node()])
+def test_draws_made_once_give_the_predictions_of_the_network(noise, posterior, getkey):
+    net = correlated(posterior, noise.build(2, rows=30.0), (4,), key=getkey())
+    key, x = getkey(), jr.normal(getkey(), (7, 3))
+    once = fixed(net, DRAWS, key=key)
+    mix = mixture(net, x, noise_sds(net, DRAWS, key=key), key=key)
+    same = mixture(once, x, once.noise_sd, key=getkey())
+    for part in ("loc", "own_variance", "noise_sd"):
+        ours, theirs = getattr(same, part), getattr(mix, part)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert (mix.own_variance > 0).all()
+
+
+def test_draws_made_once_give_the_probabilities_of_the_network(getkey):
+    net = network(Categorical().build(3, rows=30.0), key=getkey())
+    key, x = getkey(), jr.normal(getkey(), (7, 3))
+    once = fixed(net, DRAWS, key=key)
+    same = probabilities(once, x, DRAWS, key=getkey())
+    expected = probabilities(net, x, DRAWS, key=key)
+    np.testing.assert_allclose(same, expected, rtol=1e-5)
+
+
+def test_draws_of_few_weights_are_kept(getkey):
+    net = network(GaussianNoise().build(1, rows=30.0), widths=(5,), key=getkey())
+    weights = 5 * (3 + 1) + 1 * (5 + 1)
+    assert can_fix(net, MOST_VALUES // weights)
+    assert not can_fix(net, MOST_VALUES // weights + 1)
+    assert not can_fix(fixed(net, DRAWS, key=getkey()), DRAWS)
 
 
 def test_moments_of_correlated_weights_agree_with_draws(getkey):

@@ -101,7 +101,7 @@ RISING = 0.02  # nats a row; a bound that rises by more at the end is not there 
 AGREE = 1.1  # an R-hat over this says that chains have not met
 # What a fit before has left behind.
 OUTDATED = ("_compaction", "compaction_", "_node_report", "_input_report")
-OUTDATED += ("sampling_", "restarts_", "_start", "_fixed")
+OUTDATED += ("sampling_", "restarts_", "_start")
 ENDED = (Status.CONVERGED, Status.BUDGET)
 PARTIAL_WARM_UP = 1_000  # steps of partial_fit over which the KL weight rises
 
@@ -134,6 +134,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
     feature_names_in_: np.ndarray
     compaction_: Compaction
     network_: AnyNetwork
+    _fixed: dict[int, DrawnNetwork]  # draws that predictions are made with
     sampling_: Sampling
     restarts_: tuple[Restart, ...]
 
@@ -210,8 +211,8 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             return small
         small._compaction = small.compaction_ = self._compacted()
         small.network_ = small.compaction_.network
-        for outdated in ("_run", "_fixed"):
-            small.__dict__.pop(outdated, None)
+        small.__dict__.pop("_run", None)
+        small._fixed = {}
         kept = small.compaction_.keep
         small._node_report = Nodes(
             tuple(s[:, k] for s, k in zip(self._nodes.shares, kept, strict=True)),
@@ -227,9 +228,9 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         network = self.network_
         if not isinstance(network, Network) or not can_fix(network, draws):
             return network, self._key("predict")
-        if not hasattr(self, "_fixed") or self._fixed.draws != draws:
-            self._fixed = fixed(network, draws, key=self._key("predict"))
-        return self._fixed, no_key()
+        if draws not in self._fixed:
+            self._fixed[draws] = fixed(network, draws, key=self._key("predict"))
+        return self._fixed[draws], no_key()
 
     def _compacted(self) -> Compaction:
         if not hasattr(self, "_compaction"):
@@ -557,6 +558,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         self.n_iter_ = math.ceil(int(run.state.step) / batches)
         for outdated in OUTDATED:
             self.__dict__.pop(outdated, None)
+        self._fixed = {}
         self._warn_of_run()
 
     def _keep_check_rows(self, x: np.ndarray, y: np.ndarray) -> None:
@@ -872,8 +874,10 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
 
     def __getstate__(self) -> dict:
         """JAX arrays as NumPy arrays: a worker process gets no device buffers."""
-        state = vars(self).items()
-        return {name: _converted(value, np.asarray) for name, value in state}
+        state = {n: _converted(v, np.asarray) for n, v in vars(self).items()}
+        if "_fixed" in state:
+            state["_fixed"] = {}  # what can be made again
+        return state
 
     def __setstate__(self, state: dict) -> None:
         """Networks get their JAX arrays back."""
@@ -967,8 +971,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         )
         if done:
             model.compaction_ = model._compaction
-        if "fixed.noise_sd" in arrays:
-            model._fixed = model._read_fixed(arrays)
+        model._fixed = model._read_fixed(arrays)
         ones = tuple(1 for _ in layers)
         form = eqx.filter_eval_shape(lambda: model._build(1, ones, 1.0))
         names = form.term_names()
@@ -984,12 +987,14 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         )
         return model
 
-    def _read_fixed(self, arrays: dict[str, np.ndarray]) -> DrawnNetwork:
-        """The draws that the file has for predictions."""
+    def _read_fixed(self, arrays: dict[str, np.ndarray]) -> dict[int, DrawnNetwork]:
+        """The draws that the file has for predictions, by their number."""
+        if "fixed.noise_sd" not in arrays:
+            return {}
         assert isinstance(self.network_, Network)
-        noise_sd = arrays["fixed.noise_sd"]
+        noise_sd = np.zeros(arrays["fixed.noise_sd"].shape, jnp.result_type(float))
         form = eqx.filter_eval_shape(fixed_with, self.network_, noise_sd, key=no_key())
-        return persist.fill(form, "fixed", arrays)
+        return {len(noise_sd): persist.fill(form, "fixed", arrays)}
 
     def _read_network(
         self,
