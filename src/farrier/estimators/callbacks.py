@@ -40,6 +40,7 @@ def watcher(
             "network_": run.state.result,
             "history_": run.history,
             "n_iter_": passes,
+            "_fixed": {},
         }
         task = fit.subcontext(task_name="steps")
         task.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
