@@ -1047,7 +1047,7 @@ class InUnits:
 
 def no_key() -> jax.Array:
     """Where a key is asked for and nothing is random: made without compiling."""
-    return jr.wrap_key_data(np.zeros(2, np.uint32))
+    return jr.wrap_key_data(jnp.asarray(np.zeros(2, np.uint32)))
 
 
 def _narrow(y: np.ndarray) -> np.ndarray:
