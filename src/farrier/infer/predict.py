@@ -29,6 +29,7 @@ from scipy import stats
 from ..core.random import normals
 from ..model.drawn import AnyNetwork, DrawKey, DrawnNetwork
 from ..model.likelihoods import AbstractNormalLikelihood
+from .train import pad_rows
 
 CHUNK_VALUES = 2**19  # draws at once x rows x widest layer: what a cache holds ...
 LEAST_CHUNK = 512  # ... but no fewer rows: a chunk has a cost of its own
@@ -264,18 +265,11 @@ def by_chunks(
     parts = []
     for first in range(0, total, size):
         chunk = [values[first : first + size] for values in rows]
-        padded = [_pad_rows(values, size) for values in chunk]
+        padded = [jnp.asarray(pad_rows(values, size)) for values in chunk]
         result = _compiled(summary, network, *padded, *args, key=key)
         real = len(chunk[0])
         parts.append(jax.tree.map(lambda v, n=real: np.asarray(v)[:n], result))
     return jax.tree.map(lambda *v: np.concatenate(v), *parts)
-
-
-def _pad_rows(values: np.ndarray, size: int) -> Array:
-    dtype = jnp.result_type(float) if values.dtype.kind == "f" else jnp.int32
-    padded = np.zeros((size, *values.shape[1:]), dtype)
-    padded[: len(values)] = values
-    return jnp.asarray(padded)
 
 
 @eqx.filter_jit

@@ -28,6 +28,7 @@ from ..model.inputs import InputScales
 from ..model.layers import Layer
 from ..model.likelihoods import AbstractNormalLikelihood
 from ..model.network import Network, SampledNetwork
+from .train import pad_rows
 
 DRAWS = 2_000
 DRAWS_AT_ONCE = 20
@@ -75,10 +76,7 @@ def _noise(
 def _padded(values: np.ndarray) -> Array:
     """A chunk filled up with zeros: rows of weight 0."""
     rows = min(CHUNK, 2 ** max(4, (len(values) - 1).bit_length()))
-    dtype = jnp.result_type(float) if values.dtype.kind == "f" else jnp.int32
-    filled = np.zeros((rows, *values.shape[1:]), dtype)
-    filled[: len(values)] = values
-    return jnp.asarray(filled)
+    return jnp.asarray(pad_rows(values, rows))
 
 
 # -- one draw --------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from .train import (
     Schedule,
     TrainState,
     compiled,
+    pad_rows,
     step_on,
 )
 
@@ -292,18 +293,10 @@ class Stream:
         for lane in self._lanes:
             x, y, weight = lane.take(epoch, place * self.share, self.share)
             weight = weight * self.batches
-            parts.append([_padded(v, self.share) for v in (x, y, weight)])
+            parts.append([pad_rows(v, self.share) for v in (x, y, weight)])
         own = slice(self._skip, self._skip + self._own.stop - self._own.start)
         x, y, weight = (np.concatenate(v)[own] for v in zip(*parts, strict=True))
         return x, y, weight
-
-
-def _padded(values: np.ndarray, rows: int) -> np.ndarray:
-    """Values as the device has them, with zeros up to so many rows."""
-    dtype = jnp.result_type(float) if values.dtype.kind == "f" else np.int32
-    padded = np.zeros((rows, *values.shape[1:]), dtype)
-    padded[: len(values)] = values
-    return padded
 
 
 @compiled

@@ -120,15 +120,13 @@ class Data(eqx.Module):
         padded = size if batches == 1 else round_up(rows)
         weight = np.ones(rows) if weight is None else weight
 
-        def pad(values: np.ndarray) -> Array:
-            dtype = jnp.result_type(float) if values.dtype.kind == "f" else jnp.int32
-            filled = np.zeros((padded, *values.shape[1:]), dtype)
-            filled[:rows] = values
-            return jnp.asarray(filled)
-
-        padded_x, padded_y, padded_weight = (pad(values) for values in (x, y, weight))
+        x, y, weight = (pad_rows(values, padded) for values in (x, y, weight))
         return cls(
-            padded_x, padded_y, padded_weight, jnp.asarray(rows, jnp.int32), size
+            jnp.asarray(x),
+            jnp.asarray(y),
+            jnp.asarray(weight),
+            jnp.asarray(rows, jnp.int32),
+            size,
         )
 
     @property
@@ -158,6 +156,14 @@ class Data(eqx.Module):
         return run_chunk(
             state, self, schedule, steps_per_record, RECORDS_PER_CHUNK, key=key
         )
+
+
+def pad_rows(values: np.ndarray, rows: int) -> np.ndarray:
+    """Values in the precision that JAX is set to, with zeros up to so many rows."""
+    dtype = jnp.result_type(float) if values.dtype.kind == "f" else jnp.int32
+    padded = np.zeros((rows, *values.shape[1:]), dtype)
+    padded[: len(values)] = values
+    return padded
 
 
 def round_up(rows: int) -> int:
