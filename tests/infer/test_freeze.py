@@ -11,7 +11,14 @@ from scipy import stats
 
 from farrier.core.posteriors import Factorised, Matrix, Node
 from farrier.core.priors import Horseshoe
-from farrier.infer.freeze import MOST_VALUES, Draws, Moments, can_fix, fixed
+from farrier.infer.freeze import (
+    MOST_VALUES,
+    Draws,
+    Moments,
+    can_fix,
+    fixed,
+    form_of_fixed,
+)
 from farrier.infer.predict import mixture, noise_sds, probabilities
 from farrier.model.likelihoods import Categorical, GaussianNoise, HeteroscedasticNoise
 from farrier.model.network import Network
@@ -130,6 +137,10 @@ def test_draws_made_once_give_the_predictions_of_the_network(noise, posterior, g
         ours, theirs = getattr(same, part), getattr(mix, part)
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
     assert (mix.own_variance > 0).all()
+    shapes = lambda tree: jax.tree.map(
+        lambda v: v.shape if eqx.is_array(v) else v, tree
+    )
+    assert eqx.tree_equal(shapes(form_of_fixed(net, DRAWS)), shapes(once))
 
 
 def test_draws_made_once_give_the_probabilities_of_the_network(getkey):

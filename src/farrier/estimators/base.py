@@ -43,7 +43,7 @@ from ..infer.compact import (
     drop,
     find_nodes,
 )
-from ..infer.freeze import can_fix, fixed, fixed_with
+from ..infer.freeze import can_fix, fixed, form_of_fixed
 from ..infer.parallel import train_many
 from ..infer.placement import current
 from ..infer.processes import check_same, file_of_first, from_first, is_first, together
@@ -992,9 +992,9 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         if "fixed.noise_sd" not in arrays:
             return {}
         assert isinstance(self.network_, Network)
-        noise_sd = np.zeros(arrays["fixed.noise_sd"].shape, jnp.result_type(float))
-        form = eqx.filter_eval_shape(fixed_with, self.network_, noise_sd, key=no_key())
-        return {len(noise_sd): persist.fill(form, "fixed", arrays)}
+        draws = len(arrays["fixed.noise_sd"])
+        form = eqx.filter_eval_shape(form_of_fixed, self.network_, draws)
+        return {draws: persist.fill(form, "fixed", arrays)}
 
     def _read_network(
         self,

@@ -24,7 +24,7 @@ and what correlated weights add to V (N6).
 What to do with the arrays is in `portable.py`, and once more in `export/network.py`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, TypeAlias
 
 import equinox as eqx
@@ -128,18 +128,10 @@ def can_fix(network: AnyNetwork, draws: int) -> bool:
 
 def fixed(network: Network, draws: int, *, key: PRNGKeyArray) -> DrawnNetwork:
     """The very draws that predictions are made with (P1), made once."""
-    noise_sd = jnp.zeros((draws, 0))
-    if network.likelihood.targets:
-        noise_sd = noise_sds(network, draws, key=key)
-    return fixed_with(network, noise_sd, key=key)
-
-
-def fixed_with(
-    network: Network, noise_sd: Float[Array, "draws targets"], *, key: PRNGKeyArray
-) -> DrawnNetwork:
-    """The same, with the noise of each draw given."""
     likelihood, variances = network.likelihood, {}
+    noise_sd = jnp.zeros((draws, 0))
     if likelihood.targets:
+        noise_sd = noise_sds(network, draws, key=key)
         arrays = _regression(network, jnp.zeros_like(noise_sd), key=key)
         named = {
             "kernel": "kernel_variance",
@@ -153,7 +145,7 @@ def fixed_with(
             if f"output.{name}" in arrays
         }
     else:
-        arrays = _classification(network, len(noise_sd), key=key)
+        arrays = _classification(network, draws, key=key)
     layers = [f"hidden.{index}" for index in range(len(network.layers))] + ["output"]
     return DrawnNetwork(
         tuple(arrays[f"{layer}.kernel"] for layer in layers),
@@ -164,6 +156,19 @@ def fixed_with(
         network.activation,
         variances,
     )
+
+
+def form_of_fixed(network: Network, draws: int) -> DrawnNetwork:
+    """What `fixed` gives, all zero: its shapes, for which nothing has to be drawn."""
+    like, variances = DrawnNetwork.like(network, draws), {}
+    if network.likelihood.targets:
+        kernel, bias = like.kernels[-1], like.biases[-1]
+        variances = {"kernel": kernel, "bias": bias}
+        columns = bias.shape[1] * _law(network.output).root.shape[2]
+        if columns:
+            variances["root_kernel"] = jnp.zeros((*kernel.shape[:2], columns))
+            variances["root_bias"] = jnp.zeros((draws, columns))
+    return replace(like, scales={}, variances=variances)
 
 
 def _numpy(arrays: dict[str, Array]) -> Frozen:
