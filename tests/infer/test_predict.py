@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from scipy import special, stats
+from scipy import optimize, special, stats
 
 from farrier import HorseshoeRegressor, TrainingWarning
 from farrier.core.priors import Horseshoe
@@ -141,6 +141,31 @@ def test_quantiles_of_one_normal_are_known(getkey):
         np.testing.assert_allclose(
             mix.quantile(jnp.asarray(level)), expected, rtol=1e-9
         )
+
+
+@pytest.mark.parametrize("gap", [1.0, 30.0, 1e4])
+def test_a_quantile_between_far_parts_is_found(gap):
+    """Where the density is nearly 0, or jumps: against a root finder of scipy (P1)."""
+    loc, sd = np.array([0.0, gap, 1.1 * gap]), np.array([1.0, 1e-3, 5.0])
+    parts = jnp.asarray(loc[:, None, None]), jnp.asarray(sd[:, None, None] ** 2)
+    mix = Mixture(*parts, jnp.zeros((3, 1, 1)))
+    cdf = lambda t: stats.norm(loc, sd).cdf(t).mean()
+    for level in (1e-5, 0.2, 1 / 3 - 1e-9, 0.4, 0.66, 0.99):
+        root = optimize.brentq(
+            lambda t, level=level: cdf(t) - level, -10 * gap - 10, 10 * gap + 50
+        )
+        found = float(mix.quantile(jnp.asarray(level))[0, 0])
+        np.testing.assert_allclose(cdf(found), level, rtol=1e-9)
+        if level != 1 / 3 - 1e-9:  # between the parts, many places have this level
+            np.testing.assert_allclose(found, root, rtol=1e-8, atol=1e-9)
+
+
+def test_the_density_of_a_target_is_the_slope_of_its_distribution(getkey):
+    """By a difference quotient (P2)."""
+    mix = mixture_by_hand(getkey(), draws=7)
+    y, h = mix.mean() + 0.2, 1e-6
+    slope = (mix.cdf(y + h) - mix.cdf(y - h)) / (2 * h)
+    np.testing.assert_allclose(mix.density(y), slope, rtol=1e-7)
 
 
 def test_place_of_a_target_in_its_law(getkey):

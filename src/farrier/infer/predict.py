@@ -13,7 +13,7 @@ for is kept, so that memory is bounded.
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
@@ -23,7 +23,7 @@ import numpy as np
 from jax import lax
 from jax.scipy.special import logsumexp
 from jax.scipy.stats import norm
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from scipy import stats
 
 from ..core.random import normals
@@ -34,6 +34,9 @@ from .train import pad_rows
 CHUNK_VALUES = 2**19  # draws at once x rows x widest layer: what a cache holds ...
 LEAST_CHUNK = 512  # ... but no fewer rows: a chunk has a cost of its own
 DRAWS_AT_ONCE = 8
+
+# For a quantile: a bracket of it, where it is looked for, the last step, their number.
+_Search: TypeAlias = tuple[Array, Array, Array, Array, Any]
 
 
 class Mixture(eqx.Module):
@@ -67,24 +70,55 @@ class Mixture(eqx.Module):
 
     def cdf(self, y: Float[Array, "rows targets"]) -> Float[Array, "rows targets"]:
         """Probability that each target is at most `y` (P2)."""
-        return norm.cdf(y[None], self.loc, self.sd).mean(0)
+        return _over_all(norm.cdf(y[None], self.loc, self.sd))
+
+    def density(self, y: Float[Array, "rows targets"]) -> Float[Array, "rows targets"]:
+        """Density of each target by itself: the slope of `cdf`."""
+        return _over_all(norm.pdf(y[None], self.loc, self.sd))
 
     def quantile(self, level: Float[Array, ""]) -> Float[Array, "rows targets"]:
-        """Quantile of each target, by bisection of the mixture's distribution."""
-        sd = self.sd
-        reach = norm.ppf(jnp.minimum(level, 1 - level)) - 1
-        low = (self.loc + reach * sd).min(0)
-        high = (self.loc - reach * sd).max(0)
+        """Quantile of each target: a root of the mixture's distribution function.
 
-        def halve(_: Any, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-            low, high = bracket
-            middle = 0.5 * (low + high)
-            under = norm.cdf(middle[None], self.loc, sd).mean(0) < level
-            return jnp.where(under, middle, low), jnp.where(under, high, middle)
+        By Newton's steps inside a bracket, which is halved where such a step would
+        leave it or is not half as long as the one before.
+        """
+        z, sd = norm.ppf(level), self.sd
+        reach = 1 + jnp.abs(z)
+        low, high = (self.loc - reach * sd).min(0), (self.loc + reach * sd).max(0)
+        variance = self.noise_variance() + self.weights_variance()
+        start = jnp.clip(self.mean() + z * jnp.sqrt(variance), low, high)
+        number = jnp.finfo(low.dtype)
+        # The error that a step of Newton's leaves is about its square.
+        near, most = math.sqrt(number.eps) * sd.min(0), 2 * number.nmant
 
-        halvings = jnp.finfo(low.dtype).nmant + 2  # more would move nothing
-        low, high = lax.fori_loop(0, halvings, halve, (low, high))
-        return 0.5 * (low + high)
+        def nearer(search: _Search) -> _Search:
+            low, high, x, step, count = search
+            excess = self.cdf(x) - level
+            low, high = jnp.where(excess < 0, x, low), jnp.where(excess < 0, high, x)
+            newton = -excess / self.density(x)
+            inside = (low <= x + newton) & (x + newton <= high)
+            good = inside & (2 * jnp.abs(newton) <= jnp.abs(step))
+            good |= jnp.abs(newton) <= near  # there, and the rest is rounding
+            step = jnp.where(good, newton, 0.5 * (low + high) - x)
+            return low, high, x + step, step, count + 1
+
+        def is_far(search: _Search) -> Bool[Array, ""]:
+            *_, step, count = search
+            return (count < most) & (jnp.abs(step) > near).any()
+
+        search = low, high, start, high - low, jnp.zeros((), int)
+        return lax.while_loop(is_far, nearer, search)[2]
+
+
+def _over_all(
+    values: Float[Array, "draws rows targets"],
+) -> Float[Array, "rows targets"]:
+    """The mean over the draws, as a product.
+
+    XLA would work out what goes into a sum number by number; what goes into a product
+    it makes before, in vectors, in a tenth of the time.
+    """
+    return jnp.tensordot(jnp.full(len(values), 1 / len(values)), values, 1)
 
 
 def noise_sds(
@@ -96,7 +130,9 @@ def noise_sds(
     posterior is a set of draws, each has its own.
     """
     if isinstance(network, DrawnNetwork):
-        return network.noise_sd[network.draw_keys(draws, key=key)]
+        # By NumPy: in a new process, JAX would compile each small operation.
+        numbers = np.asarray(network.draw_keys(draws, key=key))
+        return jnp.asarray(np.asarray(network.noise_sd)[numbers])
     likelihood = network.likelihood
     assert isinstance(likelihood, AbstractNormalLikelihood)
     shape = np.asarray(likelihood.gamma.shape, float)
