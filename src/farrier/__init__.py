@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .infer.placement import distributed
     from .infer.refine import Nuts
     from .infer.restarts import Restarts
+    from .infer.train import KlRelease
     from .model.likelihoods import GaussianNoise, HeteroscedasticNoise
     from .report import write_report
     from .sources import ArrayRows, BatchRows, ParquetRows
@@ -49,6 +50,7 @@ __all__ = [
     "Horseshoe",
     "HorseshoeClassifier",
     "HorseshoeRegressor",
+    "KlRelease",
     "Matrix",
     "Node",
     "NodeExponential",
@@ -88,6 +90,7 @@ _HOMES = {
     "HeteroscedasticNoise": ".model.likelihoods",
     "Nuts": ".infer.refine",
     "Restarts": ".infer.restarts",
+    "KlRelease": ".infer.train",
     "distributed": ".infer.placement",
     "HorseshoeClassifier": ".estimators",
     "HorseshoeRegressor": ".estimators",

@@ -31,3 +31,13 @@ def test_terms_are_named_and_sum_to_the_total():
     assert list(terms) == ["log_likelihood", "layer_1/beta", "noise/gamma"]
     likelihood, *divergences = terms.values()
     np.testing.assert_array_equal(likelihood - sum(divergences), bound.total)
+
+
+def test_parts_of_the_rows_add_up_to_the_bound():
+    """Each has its own rows, and its share of the divergences (B1)."""
+    whole = a_bound()
+    first = Bound(jnp.array([-4.0, 1.0]), whole.kl).cut(2)
+    second = Bound(jnp.array([-6.0, 2.0]), whole.kl).cut(2)
+    np.testing.assert_array_equal(first.total + second.total, whole.total)
+    for name, term in whole.terms().items():
+        np.testing.assert_array_equal(first.terms()[name] + second.terms()[name], term)

@@ -22,6 +22,7 @@ from farrier import (
     HeteroscedasticNoise,
     Horseshoe,
     HorseshoeRegressor,
+    KlRelease,
     Node,
     Nuts,
     RegularisedHorseshoe,
@@ -150,6 +151,24 @@ def test_settings_go_round():
     model = HorseshoeRegressor(**settings)
     assert model.get_params() == settings
     assert HorseshoeRegressor().set_params(**settings).get_params() == settings
+
+
+def test_a_released_weight_is_kept_in_the_file(tmp_path):
+    release = KlRelease(peak=0.5, final=0.1, begin=0.3, end=0.7)
+    X = np.random.default_rng(0).standard_normal((30, 2))
+    model = HorseshoeRegressor((4,), kl_weight=release, max_iter=20, random_state=0)
+    model.set_params(early_stopping=False, n_draws=4)
+    model.fit(X, X[:, 0]).save(tmp_path / "model.safetensors")
+    assert load(tmp_path / "model.safetensors").kl_weight == release
+
+
+def test_only_a_fresh_fit_is_released():
+    """`partial_fit` and a warm start go on with the final weight."""
+    model = HorseshoeRegressor(kl_weight=KlRelease(final=0.1))
+    assert model._config(50).kl_weight == KlRelease(final=0.1)
+    assert model._endless(50, warm_up=3).kl_weight == 0.1
+    model.set_params(warm_start=True).network_ = None
+    assert model._config(50).kl_weight == 0.1
 
 
 def test_repr_shows_what_is_not_the_default():

@@ -10,8 +10,10 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
@@ -19,7 +21,7 @@ import farrier
 from farrier.core.priors import Horseshoe
 from farrier.infer import placement, shrink
 from farrier.infer.placement import Meshed, OneDevice
-from farrier.infer.stream import Held, Part, Stream
+from farrier.infer.stream import Block, Held, Part, Stream, run_block
 from farrier.infer.train import Job, Run, TrainConfig, train
 from farrier.model.likelihoods import GaussianNoise
 from farrier.model.network import Network
@@ -59,6 +61,24 @@ def devices(folder: Path) -> None:
     """One process: one device, and eight of which two share each part of the rows."""
     for name, where in {"one": None, "eight": Meshed.over(jax.devices(), 2)}.items():
         write(folder / f"{name}.npz", train(job(where, table())))
+    (folder / "program.txt").write_text(program(Meshed.over(jax.devices())))
+
+
+def program(where: Meshed) -> str:
+    """What XLA has made of a block of steps."""
+    work = job(where, table())
+    run, total, key = work.run, jnp.asarray(ROWS, float), work.key
+    sums = jnp.zeros(len(run.state.network.term_names()) + 1)
+    stop = jnp.asarray(2, jnp.int32)
+    state, schedule, sums, total, stop, key = where.spread(
+        (run.state, run.schedule, sums, total, stop, key)
+    )
+    assert isinstance(work.data, Stream)
+    rows = [np.stack([v, v]) for v in work.data.batch(0)]
+    block = Block(*(where.block(values, 64) for values in rows))
+    whole: Any = run_block
+    lowered = whole.lower(state, sums, block, total, schedule, stop, where, key=key)
+    return lowered.compile().compiled.as_text()
 
 
 @dataclass(frozen=True)
@@ -77,6 +97,14 @@ def said(work: Callable[[], object]) -> str:
     except (ValueError, OSError, RuntimeError) as error:
         return f"{type(error).__name__}: {error}"
     return ""
+
+
+def policies() -> list[int]:
+    """How the threads of this process are scheduled, on Linux."""
+    tasks = Path("/proc/self/task")
+    if not tasks.exists():
+        return []
+    return sorted({os.sched_getscheduler(int(task.name)) for task in tasks.iterdir()})
 
 
 def processes(folder: Path, rank: int, port: int) -> None:
@@ -113,6 +141,7 @@ def processes(folder: Path, rank: int, port: int) -> None:
     model = farrier.HorseshoeRegressor((4,), max_iter=30)
     model.fit(x, y, callback=interrupt)
     found["interrupted"] = [str(model.history_.status), model.predict(x[:5]).tolist()]
+    found["policies"] = policies()
     (folder / f"said_{rank}.json").write_text(json.dumps(found))
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -76,6 +77,20 @@ def test_processes_have_the_same_bits(runs):
     first, second = (np.load(runs / f"process_{rank}.npz") for rank in (0, 1))
     for name in ("bound", "kernel"):
         np.testing.assert_array_equal(first[name], second[name])
+
+
+def test_a_step_adds_up_once(runs):
+    """Between processes each sum waits for the network."""
+    sums = re.findall(r"(\S+) all-reduce\(", (runs / "program.txt").read_text())
+    assert len(sums) == 1
+    assert re.fullmatch(r"f(32|64)\[\d+\]\{0\}", sums[0]), "It is not one vector."
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="Linux alone has it.")
+def test_threads_do_not_interrupt_each_other(runs):
+    found = [json.loads((runs / f"said_{r}.json").read_text()) for r in (0, 1)]
+    for said in found:
+        assert os.SCHED_BATCH in said["policies"]
 
 
 def test_what_one_process_meets_stops_all(runs):

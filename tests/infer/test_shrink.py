@@ -67,7 +67,10 @@ def test_shares_are_those_of_the_formula(getkey, classes, prior):
     network = job_of(prior=prior, classes=classes, key=getkey()).run.state.network
     x, key = jr.normal(getkey(), (50, D_IN)), getkey()
     means, shares = shrink._look(network, x, key=key)
-    laws = [np.asarray(law.draw()) for law in network.conditionals(x, key=key)]
+    laws = [
+        np.asarray(law.draw())
+        for law in network.conditionals(x, jnp.arange(len(x)), key=key)
+    ]
     noise = [0.0] * len(WIDTHS)
     noise[-1] = 1.0 if classes == 1 else (1 - 1 / 3) * np.pi**2 / 6
     for i, layer in enumerate((*network.layers[1:], network.output)):

@@ -18,6 +18,7 @@ from farrier.infer.train import (
     Data,
     History,
     Job,
+    KlRelease,
     Run,
     Schedule,
     Status,
@@ -149,6 +150,44 @@ def test_without_warm_up_the_divergences_have_full_weight_at_once():
     )
 
 
+def test_a_released_weight_by_hand():
+    """Up over 2 steps, at the peak until step 4, down to the final one at 8 (T5)."""
+    release = KlRelease(peak=0.5, final=0.1, begin=0.4, end=0.8)
+    schedule = Schedule.create(TrainConfig(steps=10, kl_weight=release, kl_warm_up=0.2))
+    weights = jax.vmap(schedule.kl_weight_at)(jnp.arange(10, dtype=jnp.int32))
+    by_hand = [0.25, 0.5, 0.5, 0.5, 0.5, 0.4, 0.3, 0.2, 0.1, 0.1]
+    np.testing.assert_allclose(weights, by_hand, rtol=1e-12)
+    assert schedule.settled == 8
+    assert Schedule.create(TrainConfig(steps=10, kl_warm_up=0.2)).settled == 2
+
+
+def test_a_release_at_one_step_is_a_drop():
+    """A = B (T5)."""
+    release = KlRelease(peak=2.0, final=1.0, begin=0.5, end=0.5)
+    schedule = Schedule.create(TrainConfig(steps=4, kl_weight=release, kl_warm_up=0.0))
+    weights = jax.vmap(schedule.kl_weight_at)(jnp.arange(4, dtype=jnp.int32))
+    np.testing.assert_array_equal(weights, [2, 2, 1, 1])
+
+
+def test_a_release_to_where_it_began_changes_no_bit(getkey):
+    """p = w is a constant weight (T5)."""
+    x, y = table(key=getkey())
+    network, key = network_of(key=getkey()), getkey()
+    level = KlRelease(peak=0.3, final=0.3)
+    runs = [
+        fit(
+            network,
+            x,
+            y,
+            TrainConfig(steps=30, batch_size=BATCH, tolerance=0.0, kl_weight=weight),
+            key=key,
+        )
+        for weight in (0.3, level)
+    ]
+    np.testing.assert_array_equal(runs[0].history.bound, runs[1].history.bound)
+    assert eqx.tree_equal(runs[0].state, runs[1].state)
+
+
 def test_cooling_starts_at_the_present_rate_and_ends_at_zero():
     """Whatever the rate was, with the ramp of the divergences untouched (T2)."""
     schedule = Schedule.create(TrainConfig(steps=1_000, learning_rate=0.3))
@@ -179,6 +218,20 @@ def test_cooling_starts_at_the_present_rate_and_ends_at_zero():
 def test_a_setting_out_of_range_is_refused(setting, text):
     with pytest.raises(ValueError, match=text):
         TrainConfig(**setting)
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ({"peak": 0.0}, "`peak` must be positive and finite, got 0.0"),
+        ({"final": math.nan}, "`final` must be positive and finite, got nan"),
+        ({"begin": 0.7}, "in order, got 0.7 and 0.6"),
+        ({"end": 1.5}, "from 0 to 1 and in order, got 0.4 and 1.5"),
+    ],
+)
+def test_a_release_out_of_range_is_refused(setting, text):
+    with pytest.raises(ValueError, match=text):
+        KlRelease(**setting)
 
 
 # --- stopping ---------------------------------------------------------------------
@@ -314,7 +367,7 @@ def test_bound_is_traced_once_in_a_fit_and_not_for_one_row_less(getkey, monkeypa
         lambda *args, **kwargs: original(*args, **kwargs), max_traces=1
     )
     monkeypatch.setattr(
-        Network, "bound", lambda self, *args, key: counted(self, *args, key=key)
+        Network, "bound", lambda self, *args, **kwargs: counted(self, *args, **kwargs)
     )
     config = TrainConfig(
         steps=300, batch_size=64, learning_rate=0.05, kl_warm_up=0.1, tolerance=30.0
@@ -393,8 +446,8 @@ def test_a_gradient_that_is_not_finite_is_named(getkey, monkeypatch):
     """sqrt(0) is finite, its slope is not."""
     original = Network.bound
 
-    def bound(self, *args, key):
-        terms = original(self, *args, key=key)
+    def bound(self, *args, **kwargs):
+        terms = original(self, *args, **kwargs)
         rough = jnp.sqrt(0 * self.output.weights.bias.loc.sum())
         return Bound(terms.log_likelihood + rough, terms.kl)
 

@@ -51,7 +51,9 @@ def within(values, expected):
 def first_layer(network, x, *, key):
     """Pre-activations of the first layer for each of many rows that are all `x`."""
     rows = jnp.tile(x, (DRAWS, 1))
-    draw = eqx.filter_jit(lambda net: net.conditionals(rows, key=key)[0].draw())
+    draw = eqx.filter_jit(
+        lambda net: net.conditionals(rows, jnp.arange(len(rows)), key=key)[0].draw()
+    )
     return np.asarray(draw(network)).T
 
 

@@ -239,6 +239,24 @@ def test_average_of_the_minibatch_bounds_is_the_full_bound(getkey, likelihood):
     assert np.std(totals) > 1
 
 
+@both_likelihoods
+def test_a_row_has_the_noise_of_its_number_in_the_batch(getkey, likelihood):
+    """The bounds of two parts of a batch add up to its own, to the draw (B1)."""
+    network = network_of(Horseshoe(), key=getkey(), likelihood=likelihood, sd=0.3)
+    x, y = data(likelihood, key=getkey(), rows=14)
+    weight, key = jnp.arange(1.0, 15.0), getkey()
+    whole = network.bound(x, y, weight, key=key)
+    parts = [
+        network.bound(x[rows], y[rows], weight[rows], key=key, first=rows.start).cut(2)
+        for rows in (slice(0, 7), slice(7, 14))
+    ]
+    for name, term in whole.terms().items():
+        total = parts[0].terms()[name] + parts[1].terms()[name]
+        np.testing.assert_allclose(total, term, rtol=1e-9)
+    again = network.bound(x[7:], y[7:], weight[7:], key=key).log_likelihood
+    assert abs(again - parts[1].log_likelihood) > 1e-6
+
+
 # --- the output layer -------------------------------------------------------------
 
 

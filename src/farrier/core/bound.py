@@ -25,6 +25,13 @@ class Bound(eqx.Module):
         """The log likelihood less `kl_weight` times the divergences."""
         return self.log_likelihood - kl_weight * sum(self.kl.values())
 
+    def cut(self, parts: int) -> "Bound":
+        """What rows that are one of so many parts add to the bound of all of them.
+
+        The log likelihood is that of the part; of the divergences it has its share.
+        """
+        return Bound(self.log_likelihood, {n: v / parts for n, v in self.kl.items()})
+
     def terms(self) -> dict[str, Float[Array, "*shape"]]:
         """Every term by name, the log likelihood first."""
         return {"log_likelihood": self.log_likelihood, **self.kl}

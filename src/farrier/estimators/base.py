@@ -55,6 +55,7 @@ from ..infer.train import (
     Data,
     History,
     Job,
+    KlRelease,
     Rows,
     Run,
     Status,
@@ -513,7 +514,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
                 self._start = fits[0][0]
             else:
                 self._weigh_by_chains(method.chains)
-        if found is None or found[1].draws < method.draws:
+        if found is None or not found[1].is_whole(method):
             self.history_.status = Status.INTERRUPTED
         self._warn_of_sampling()
 
@@ -753,7 +754,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             learning_rate=checked_positive(
                 "learning_rate_init", self.learning_rate_init
             ),
-            kl_weight=checked_positive("kl_weight", self.kl_weight),
+            kl_weight=self._checked_kl_weight(knows_its_end=warm_up is None),
             kl_warm_up=share,
             averaging=checked_number(
                 "averaging",
@@ -763,6 +764,13 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             ),
             tolerance=self._checked_tolerance(),
         )
+
+    def _checked_kl_weight(self, *, knows_its_end: bool) -> float | KlRelease:
+        """A number or a release; only a fresh run that knows its end is released."""
+        if not isinstance(self.kl_weight, KlRelease):
+            return checked_positive("kl_weight", self.kl_weight)
+        fresh = knows_its_end and not self._goes_on
+        return self.kl_weight if fresh else self.kl_weight.final
 
     def _endless(self, rows: int, *, warm_up: int) -> TrainConfig:
         """Settings of `partial_fit`, which never knows its last step."""
@@ -1132,7 +1140,7 @@ def _best_first(runs: list[Run]) -> list[Run]:
 
 
 _CHOICES = (*PRIORS.values(), *POSTERIORS.values(), *REFINEMENTS.values())
-_CHOICES += (*NOISES.values(), Categorical(), Restarts())
+_CHOICES += (*NOISES.values(), Categorical(), Restarts(), KlRelease())
 _OBJECTS = {type(choice).__name__: type(choice) for choice in _CHOICES}
 
 

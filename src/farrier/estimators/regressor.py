@@ -55,7 +55,8 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         (noise that depends on the row), or an object such as
         `GaussianNoise(shape=6, rate=6)` with another prior on the noise.
     kl_weight
-        Weight of the divergences in the bound; 1 is the exact bound.
+        Weight of the divergences in the bound; 1 is the exact bound. A `KlRelease`
+        lets it fall in the course of the steps.
     kl_warm_up
         Share of the steps over which that weight rises from 0. Without it, small
         data collapse to a constant.

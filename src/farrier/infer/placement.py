@@ -1,11 +1,13 @@
 """Where a training run lives: on one device, or over a mesh of devices and processes.
 
 The rows of a batch are cut over the axis "rows" of the mesh, and the nodes of wide
-layers over its axis "nodes"; all else stands on each device. XLA does the rest: the
-noise of a row depends on its number alone, so each device makes that of its own rows,
-and the gradients are added up once in a step.
+layers over its axis "nodes"; all else stands on each device. The noise of a row depends
+on its number alone, so each device makes that of its own rows. The gradients are added
+up once in a step, as one vector: a sum between processes waits for their network, and
+XLA, left to itself, asks for one sum for each array. What is cut over "nodes" is XLA's.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -14,19 +16,54 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jax import lax
+from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Int, PyTree
 
 from ..model.layers import Layer
 from .processes import is_alone, start, together
-from .train import converted
+from .train import Whole, converted
 
 WIDE = 256  # nodes from which a layer is cut
 Tree = TypeVar("Tree", bound=PyTree)
 
 
+@dataclass(frozen=True)
+class Cut(Whole):
+    """A step on one part of the rows of a batch, in a program for each part."""
+
+    nodes: int = 1  # devices for each part
+
+    def first(self, rows: int) -> int | Int[Array, ""]:
+        """Number in the batch of the first of so many rows."""
+        return lax.axis_index("rows") * rows
+
+    def added(self, tree: Tree) -> Tree:
+        """The sum of these values over all parts."""
+        if self.parts == 1:
+            return tree
+        if self.nodes > 1:  # one vector would bring together what is cut
+            return lax.psum(tree, "rows")
+        values, as_tree = ravel_pytree(tree)
+        return as_tree(lax.psum(values, "rows"))
+
+
+@dataclass(frozen=True)
 class OneDevice:
     """All on the device that JAX chooses."""
+
+    @property
+    def part(self) -> Whole:
+        """The rows of a batch that one program has."""
+        return Whole()
+
+    def by_parts(self, work: Callable) -> Callable:
+        """`work(rows, rest)` for each part of the rows, with results alike on all.
+
+        The second axis of all `rows` is that of the batch.
+        """
+        return work
 
     def share(self, rows: int) -> slice:
         """Which rows of a batch are read by this process."""
@@ -66,6 +103,22 @@ class Meshed(OneDevice):
             )
         grid = np.asarray(devices).reshape(-1, nodes)
         return cls(Mesh(grid, ("rows", "nodes")))
+
+    @property
+    def part(self) -> Whole:
+        """The rows of a batch that one program has."""
+        return Cut(self.mesh.shape["rows"], self.mesh.shape["nodes"])
+
+    def by_parts(self, work: Callable) -> Callable:
+        """`work(rows, rest)` for each part of the rows, with results alike on all."""
+        return jax.shard_map(
+            work,
+            mesh=self.mesh,
+            in_specs=(PartitionSpec(None, "rows"), PartitionSpec()),
+            out_specs=PartitionSpec(),
+            axis_names={"rows"},
+            check_vma=False,
+        )
 
     def share(self, rows: int) -> slice:
         """Which rows of a batch are read by this process."""

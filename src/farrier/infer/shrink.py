@@ -45,7 +45,7 @@ def can_shrink(job: Job) -> bool:
 
 def could_pay(job: Job) -> bool:
     """Whether it would pay to lose all hidden nodes at the first step."""
-    return _saved(job, job.run, np.zeros(len(job.run.state.network.widths))) > PAYS
+    return _saved(job, job.run, np.zeros(len(job.run.state.network.widths), int)) > PAYS
 
 
 def shrunk(job: Job, run: Run) -> Run:
@@ -53,14 +53,22 @@ def shrunk(job: Job, run: Run) -> Run:
     if int(run.state.step) < BEGIN * job.config.steps:
         return run
     network = run.state.network
-    key = fold_in(fold_in(job.key, 2**32 - 2), run.state.step)
-    means, shares = _look(network, job.data.some(ROWS), key=key)
-    keep = _kept([np.asarray(share) for share in shares])
+    keep, means = staying(job, run)
     if _saved(job, run, np.array([kept.sum() for kept in keep])) < PAYS:
         return run
     folded = replace(run.state, network=_with_means(network, keep, means))
     history = replace(run.history, removed=(*run.history.removed, *_gone(run, keep)))
     return Run(without(folded, keep), run.schedule, history)
+
+
+def staying(job: Job, run: Run) -> tuple[tuple[np.ndarray, ...], list[Array]]:
+    """Which nodes of each hidden layer are not off (S2), and mean activations of all.
+
+    Their number is rounded up.
+    """
+    key = fold_in(fold_in(job.key, 2**32 - 2), run.state.step)
+    means, shares = _look(run.state.network, job.data.some(ROWS), key=key)
+    return _kept([np.asarray(share) for share in shares]), means
 
 
 def without(state: TrainState, keep: tuple[np.ndarray, ...]) -> TrainState:
@@ -80,7 +88,7 @@ def _look(
     network: Network, x: Float[Array, "rows d_in"], *, key: PRNGKeyArray
 ) -> tuple[list[Float[Array, " nodes"]], list[Float[Array, "nodes next_nodes"]]]:
     """Mean activations of each hidden layer, and the shares (S2) of its nodes."""
-    laws = network.conditionals(x, key=key)
+    laws = network.conditionals(x, jnp.arange(len(x)), key=key)
     hidden = [ACTIVATIONS[network.activation](law.draw()) for law in laws[:-1]]
     variances = [law.draw().var(1) for law in laws[1:]]
     variances[-1] = variances[-1] + target_noise(network, laws[-1].draw().T)
@@ -112,14 +120,15 @@ def _saved(job: Job, run: Run, widths: np.ndarray) -> float:
     """Multiplications saved in the rest of a run by going down to these widths."""
     network = run.state.network
     left = int(run.schedule.end) - int(run.state.step)
-
-    def weights(hidden: np.ndarray) -> float:
-        ends = network.layers[0].weights.fan_in, network.output.weights.nodes
-        sizes = np.array([ends[0], *hidden, ends[1]], float)
-        return float(sizes[:-1] @ sizes[1:])
-
-    fewer = weights(np.array(network.widths)) - weights(widths)
+    fewer = weights(network, network.widths) - weights(network, widths)
     return PRODUCTS * job.data.batch_size * left * fewer
+
+
+def weights(network: Network, widths: np.ndarray | tuple[int, ...]) -> float:
+    """How many a network would have with hidden layers of these widths."""
+    ends = network.layers[0].weights.fan_in, network.output.weights.nodes
+    sizes = np.array([ends[0], *widths, ends[1]], float)
+    return float(sizes[:-1] @ sizes[1:])
 
 
 def _with_means(

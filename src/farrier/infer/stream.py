@@ -244,7 +244,7 @@ class Stream:
                 stop = place.spread(jnp.asarray(min(step, end), jnp.int32))
                 with peers():
                     state, sums = run_block(
-                        state, sums, block, total, schedule, stop, key=key
+                        state, sums, block, total, schedule, stop, place, key=key
                     )
             with peers():
                 sums = place.gathered(sums)
@@ -307,23 +307,30 @@ def run_block(
     total: Float[Array, ""],
     schedule: Schedule,
     stop: Int[Array, ""],
+    place: OneDevice,
     *,
     key: PRNGKeyArray,
 ) -> tuple[TrainState, Float[Array, " terms_and_one"]]:
     """The steps of a block that come before `stop`; their terms are added to `sums`."""
     arrays, static = eqx.partition(state, eqx.is_array)
 
-    def one(carry, batch: Block):
-        def step(carry):
-            arrays, sums = carry
-            rows = batch.x, batch.y, batch.weight
-            now = eqx.combine(arrays, static)
-            new, terms = step_on(now, rows, total, schedule, key=key)
-            return eqx.filter(new, eqx.is_array), sums + terms
+    def steps(block: Block, rest):
+        start, total, schedule, stop, key = rest
 
-        return lax.cond(carry[0].step < stop, step, lambda c: c, carry), None
+        def one(carry, batch: Block):
+            def step(carry):
+                arrays, sums = carry
+                rows = batch.x, batch.y, batch.weight
+                now = eqx.combine(arrays, static)
+                new, terms = step_on(now, rows, total, schedule, place.part, key=key)
+                return eqx.filter(new, eqx.is_array), sums + terms
 
-    (arrays, sums), _ = lax.scan(one, (arrays, sums), block)
+            return lax.cond(carry[0].step < stop, step, lambda c: c, carry), None
+
+        return lax.scan(one, start, block)[0]
+
+    rest = (arrays, sums), total, schedule, stop, key
+    arrays, sums = place.by_parts(steps)(block, rest)
     return eqx.combine(arrays, static), sums
 
 

@@ -27,8 +27,53 @@ RECORDS_PER_CHUNK = 10
 CHUNKS = 40
 PLATEAU_RECORDS = 40  # a tenth of the budget
 LEAST_RECORDS = 10  # from which a slope at the end is told
-# XLA's own choice is 256 bits; where a processor has no wider ones, nothing changes.
-COMPILER_OPTIONS = {"xla_cpu_prefer_vector_width": 512}
+COMPILER_OPTIONS = {
+    # XLA's own choice is 256 bits; where a processor has no wider, nothing changes.
+    "xla_cpu_prefer_vector_width": 512,
+    # Fewer copies of what a loop carries: a twentieth of a small step. Bits stay.
+    "xla_cpu_copy_insertion_use_region_analysis": True,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KlRelease:
+    """A weight of the divergences that is high at first and low at the end (T5).
+
+    Under the high weight nodes switch off; under the low one those that are left fit
+    the rows more closely. What is maximised at the end is the bound only if `final` is
+    1.
+
+    Parameters
+    ----------
+    peak
+        Weight after the warm-up.
+    final
+        Weight at the end.
+    begin, end
+        Shares of the budget between which it falls, linearly, from `peak` to `final`.
+    """
+
+    peak: float = 0.3
+    final: float = 0.03
+    begin: float = 0.4
+    end: float = 0.6
+
+    def __post_init__(self) -> None:
+        for name in ("peak", "final"):
+            value = getattr(self, name)
+            if not (isinstance(value, int | float) and 0 < value < math.inf):
+                raise ValueError(
+                    f"`{name}` must be positive and finite, got {value!r}."
+                )
+        shares = self.begin, self.end
+        if not (
+            all(isinstance(v, int | float) for v in shares)
+            and 0 <= shares[0] <= shares[1] <= 1
+        ):
+            raise ValueError(
+                "`begin` and `end` are shares of the steps, from 0 to 1 and in order, "
+                f"got {self.begin!r} and {self.end!r}."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +87,7 @@ class TrainConfig:
     batch_size
         Most rows in one step. A pass is cut into batches of nearly equal size.
     kl_weight
-        Final weight of the divergences; 1 is the exact bound.
+        Weight of the divergences, 1 being the exact bound, or how it falls.
     kl_warm_up
         Share of the budget over which that weight rises linearly from 0.
     averaging
@@ -57,7 +102,7 @@ class TrainConfig:
     steps: int = 5_000
     batch_size: int = 512
     learning_rate: float = 0.01
-    kl_weight: float = 1.0
+    kl_weight: float | KlRelease = 1.0
     kl_warm_up: float = 0.6
     averaging: float = 0.0
     tolerance: float = 1e-3
@@ -71,7 +116,7 @@ class TrainConfig:
                 )
         for name in ("learning_rate", "kl_weight"):
             value = getattr(self, name)
-            if not 0 < value < math.inf:
+            if not (isinstance(value, KlRelease) or 0 < value < math.inf):
                 raise ValueError(
                     f"`{name}` must be positive and finite, got {value!r}."
                 )
@@ -172,12 +217,29 @@ def round_up(rows: int) -> int:
     return -(-rows // unit) * unit
 
 
+class Falling(eqx.Module):
+    """A weight that goes from `peak` at step `begin` linearly to another at `end`."""
+
+    peak: Float[Array, ""]
+    begin: Int[Array, ""]
+    end: Int[Array, ""]
+
+    def towards(
+        self, final: Float[Array, ""], step: Int[Array, ""]
+    ) -> Float[Array, ""]:
+        """The weight at a step: final + (peak - final) c(step)   (T5)."""
+        length = jnp.maximum(self.end - self.begin, 1).astype(final.dtype)
+        left = (self.end - step).astype(final.dtype) / length
+        return final + (self.peak - final) * jnp.clip(left, 0, 1)
+
+
 class Schedule(eqx.Module):
     """Learning rate and weight of the divergences at each step.
 
     rate(i) = start_rate (1 + cos(pi (i - start) / (end - start))) / 2
     kl_weight(i) = kl_weight min(1, (i + 1) / warm_up)                           (T2)
 
+    where `kl_weight` falls from a peak to its final value if there is a `release` (T5),
     and the share of step i in the moving average of the parameters,
     max(1 - averaging, 1 / (i + 1)): a plain mean at first; the start has no say.
     """
@@ -188,18 +250,32 @@ class Schedule(eqx.Module):
     kl_weight: Float[Array, ""]
     warm_up: Int[Array, ""]
     averaging: Float[Array, ""]
+    release: Falling | None = None
 
     @classmethod
     def create(cls, config: TrainConfig) -> Self:
         """The schedule of a run from its first step."""
+        step = lambda share: jnp.asarray(round(share * config.steps), jnp.int32)
+        weight, release = config.kl_weight, None
+        if isinstance(weight, KlRelease):
+            peak = jnp.asarray(weight.peak, float)
+            release = Falling(peak, step(weight.begin), step(weight.end))
+            weight = weight.final
         return cls(
             jnp.asarray(config.learning_rate, float),
             jnp.zeros((), jnp.int32),
             jnp.asarray(config.steps, jnp.int32),
-            jnp.asarray(config.kl_weight, float),
-            jnp.asarray(round(config.kl_warm_up * config.steps), jnp.int32),
+            jnp.asarray(weight, float),
+            step(config.kl_warm_up),
             jnp.asarray(config.averaging, float),
+            release,
         )
+
+    @property
+    def settled(self) -> int:
+        """The step from which the weight of the divergences stays as it is."""
+        falls = 0 if self.release is None else int(self.release.end)
+        return max(int(self.warm_up), falls)
 
     def rate(self, step: Int[Array, ""]) -> Float[Array, ""]:
         """Learning rate: half a cosine from `start` to `end`."""
@@ -210,10 +286,13 @@ class Schedule(eqx.Module):
         return self.start_rate * 0.5 * (1 + jnp.cos(jnp.pi * progress))
 
     def kl_weight_at(self, step: Int[Array, ""]) -> Float[Array, ""]:
-        """Weight of the divergences: linear over the warm-up, then constant."""
+        """Weight of the divergences: linear over the warm-up, constant or released."""
         done = (step + 1).astype(self.kl_weight.dtype)
         ramp = done / jnp.maximum(self.warm_up, 1).astype(self.kl_weight.dtype)
-        return self.kl_weight * jnp.minimum(1, ramp)
+        weight = self.kl_weight
+        if self.release is not None:
+            weight = self.release.towards(weight, step)
+        return weight * jnp.minimum(1, ramp)
 
     def share(self, step: Int[Array, ""]) -> Float[Array, ""]:
         """Share of a step in the moving average."""
@@ -352,7 +431,7 @@ def chunk(
         now = eqx.combine(arrays, static)
         order = next_order(order, data, now.step, key=key)
         rows = batch(data, order, now.step)
-        new, terms = step_on(now, rows, total, schedule, key=key)
+        new, terms = step_on(now, rows, total, schedule, Whole(), key=key)
         return (eqx.filter(new, eqx.is_array), order, sums + terms), None
 
     def guarded(carry, _):
@@ -378,11 +457,31 @@ def compiled(function: Function) -> Function:
 run_chunk = compiled(chunk)
 
 
+Tree = TypeVar("Tree", bound=PyTree)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A step whose rows are all here."""
+
+    parts: int = 1  # into which the rows of a batch are cut
+
+    def first(self, rows: int) -> int | Int[Array, ""]:
+        """Number in the batch of the first of so many rows."""
+        del rows
+        return 0
+
+    def added(self, tree: Tree) -> Tree:
+        """The sum of these values over all parts."""
+        return tree
+
+
 def step_on(
     state: TrainState,
     rows: tuple[Array, Array, Array],
     total: Float[Array, ""],
     schedule: Schedule,
+    part: Whole,
     *,
     key: PRNGKeyArray,
 ) -> tuple[TrainState, Float[Array, " terms_and_one"]]:
@@ -396,6 +495,8 @@ def step_on(
         Inputs, targets, and how many rows of the data set each stands for.
     total
         Rows of the data set.
+    part
+        Which of the batch these rows are: gradients and terms are those of all of it.
     """
     x, y, weight = rows
     params, fixed = eqx.partition(state.network, eqx.is_inexact_array)
@@ -403,13 +504,15 @@ def step_on(
 
     def loss(params):
         network = eqx.combine(params, fixed)
-        bound = network.bound(x, y, weight, key=fold_in(key, state.step))
+        key_step, first = fold_in(key, state.step), part.first(len(x))
+        bound = network.bound(x, y, weight, key=key_step, first=first).cut(part.parts)
         kl_weight = schedule.kl_weight_at(state.step)
         terms = bound.terms()
         loss = -bound.weighted(kl_weight) / total
         return loss, jnp.stack([terms[n] for n in names])
 
     (_, terms), grads = jax.value_and_grad(loss, has_aux=True)(params)
+    terms, grads = part.added((terms, grads))
 
     def move(params, optimiser, average):
         with jax.numpy_dtype_promotion("standard"):
@@ -642,7 +745,7 @@ def advanced(job: Job, run: Run, state: TrainState, means: np.ndarray) -> Run:
     elif now >= end:
         history.status = Status.CONVERGED if cooling else Status.BUDGET
     elif not cooling and config.tolerance > 0:
-        gain = gain_left(history, int(schedule.warm_up), end)
+        gain = gain_left(history, schedule.settled, end)
         shortest = now + max(length * RECORDS_PER_CHUNK, config.steps // 10)
         if gain < config.tolerance * int(job.data.rows) and shortest < end:
             schedule = schedule.cooled(now, shortest)

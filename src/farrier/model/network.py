@@ -108,6 +108,7 @@ class Network(eqx.Module):
         weight: Float[Array, " batch"],
         *,
         key: PRNGKeyArray,
+        first: int | Int[Array, ""] = 0,
     ) -> Bound:
         """An unbiased draw of the bound (B1).
 
@@ -115,16 +116,26 @@ class Network(eqx.Module):
         ----------
         weight
             How many rows of the data set each row of the batch stands for.
+        first
+            Number of the first row, where these are a part of a batch: a row has the
+            noise of its number.
         """
-        *_, f = self.conditionals(x, key=key)
+        rows = jnp.arange(len(x)) + jnp.asarray(first, int)
+        *_, f = self.conditionals(x, rows, key=key)
         log_likelihood = weight @ self.likelihood.expected_log_density(y, f)
         return Bound(log_likelihood, self.kl(key=key))
 
     def conditionals(
-        self, x: Float[Array, "batch d_in"], *, key: PRNGKeyArray
+        self,
+        x: Float[Array, "batch d_in"],
+        rows: Int[Array, " batch"],
+        *,
+        key: PRNGKeyArray,
     ) -> list[Conditional]:
-        """The law of each layer's pre-activations given a draw of those before it."""
-        rows = jnp.arange(len(x))
+        """The law of each layer's pre-activations given a draw of those before it.
+
+        `rows` are the numbers under which each row has its noise.
+        """
         laws = []
         a = x.T
         if self.inputs is not None:
