@@ -19,6 +19,7 @@ from farrier.core.priors import (
 from farrier.infer.compact import find_nodes
 from farrier.infer.refine import (
     Nuts,
+    Sampling,
     Target,
     ascended,
     candidates,
@@ -31,6 +32,7 @@ from farrier.infer.refine import (
     window_ends,
 )
 from farrier.infer.train import Data
+from farrier.model.drawn import DrawnNetwork
 from farrier.model.likelihoods import Categorical, GaussianNoise
 from farrier.model.network import Network
 
@@ -181,6 +183,35 @@ def test_equal_keys_give_equal_bits_and_progress_is_told(getkey):
     assert sampling.gradients <= 2 * 200 * (2**4 - 1)
 
 
+def test_chains_end_once_predictions_have_enough_effective_draws(getkey, monkeypatch):
+    """Their draws are the first of those of chains that go on."""
+    import farrier.infer.refine as module
+
+    target = made(key=getkey())
+    data = Data.create(*(np.asarray(v) for v in (target.x, target.y)), batch_size=ROWS)
+    nodes = find_nodes(target.network, target.x, 4, key=getkey())
+    key, looks = getkey(), []
+    kept = dict(chains=1, draws=300, kept=10_000, **QUICK)
+    monkeypatch.setattr(module, "mixing", lambda v: looks.append(v.shape[1]) or (1, 7))
+
+    def refined(effective: int) -> tuple[DrawnNetwork, Sampling]:
+        method = Nuts(effective=effective, **kept)
+        found = refine([(target.network, nodes)], data, method, key=key)
+        assert found is not None
+        return found
+
+    few, short = refined(7)
+    assert looks == [100, 100]  # one look, and one for the report
+    looks.clear()
+    many, long = refined(8)
+    assert looks == [100, 200, 300]
+    assert (short.draws, long.draws) == (few.draws, many.draws) == (100, 300)
+    np.testing.assert_array_equal(few.kernels[0], many.kernels[0][:100])
+    assert short.is_whole(Nuts(effective=7, **kept))
+    assert not short.is_whole(Nuts(effective=8, **kept))
+    assert long.is_whole(Nuts(effective=8, **kept))
+
+
 def test_ctrl_c_keeps_the_draws_so_far(getkey, monkeypatch):
     target = made(key=getkey())
     data = Data.create(*(np.asarray(v) for v in (target.x, target.y)), batch_size=ROWS)
@@ -248,7 +279,9 @@ def test_masses_are_set_at_the_ends_of_growing_windows():
     assert window_ends(1000) == {50, 100, 200, 400, 950}
 
 
-@pytest.mark.parametrize("field", ["candidates", "chains", "warm_up", "draws", "depth"])
+@pytest.mark.parametrize(
+    "field", ["candidates", "chains", "warm_up", "draws", "effective", "depth"]
+)
 def test_settings_that_make_no_sense_are_refused(field):
     with pytest.raises(ValueError, match=f"`{field}` must be .*, got 0"):
         Nuts(**{field: 0})

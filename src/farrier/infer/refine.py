@@ -46,6 +46,7 @@ from .parallel import cores
 from .train import COMPILER_OPTIONS, Data, adam, round_up
 
 CHUNK = 25  # iterations of a chain between two looks at the clock
+LOOK = 4 * CHUNK  # iterations between two looks at how the draws have mixed
 FIRST_WINDOW = 50  # iterations after which masses are first set, and last left alone
 FIRST_STEP = 0.01
 ASCENT, ASCENT_RATE = 1_000, 0.02  # steps of Adam before a chain begins, and their rate
@@ -69,7 +70,10 @@ class Nuts:
     warm_up
         Iterations of each chain in which step and masses are adapted.
     draws
-        Iterations of each chain after that.
+        Iterations of each chain after that, at most.
+    effective
+        Effective draws of a prediction that are enough: chains are asked every 100
+        iterations, and end once they have so many.
     kept
         Draws that are kept in the model, spread evenly over all chains.
     depth
@@ -81,12 +85,14 @@ class Nuts:
     chains: int = 4
     warm_up: int = 400
     draws: int = 400
+    effective: int = 200
     kept: int = 400
     depth: int = 7
 
     def __post_init__(self) -> None:
-        least = {"candidates": 1, "chains": 1, "warm_up": 150, "draws": 4, "kept": 2}
-        for field, value in (least | {"depth": 1}).items():
+        least = {"candidates": 1, "chains": 1, "warm_up": 150, "draws": 4}
+        least |= {"effective": 1, "kept": 2, "depth": 1}
+        for field, value in least.items():
             found = getattr(self, field)
             if not isinstance(found, Integral) or found < value:
                 raise ValueError(
@@ -125,6 +131,10 @@ class Sampling:
     divergences: int
     gradients: int
     seconds: float
+
+    def is_whole(self, method: Nuts) -> bool:
+        """Whether it went on for as long as was asked, or had enough before."""
+        return self.draws >= method.draws or self.effective_draws >= method.effective
 
     def __str__(self) -> str:
         """In one line."""
@@ -483,19 +493,23 @@ def refine(
         Chain.create(target, small[number % len(small)], key_one)
         for number, key_one in enumerate(jr.split(key_start, method.chains))
     ]
+    watched = few[:: -(-len(few) // WATCHED_ROWS)]
     traces: list[list[Trace]] = []
+    outputs: list[np.ndarray] = []
     gradients = 0
     for done, found in _iterations(target, chains, method, key=key_chain):
         gradients += sum(int(trace.gradients.sum()) for trace in found)
+        after_chunk(done)
         if done > _chunks(method.warm_up):
             traces.append(found)
-        after_chunk(done)
+            outputs.append(_watched(target, found, watched))
+            if _is_enough(outputs, method):
+                break
     if not traces:
         return None
     joined = _joined(traces)
-    points = np.asarray(joined.point)
-    drawn, watched = _drawn(target, points, method.kept, few, key=key_noise)
-    r_hat, effective = mixing(watched)
+    drawn = _drawn(target, np.asarray(joined.point), method.kept, key=key_noise)
+    r_hat, effective = mixing(np.concatenate(outputs, axis=1))
     sampling = Sampling(
         chains=method.chains,
         draws=len(traces) * CHUNK,
@@ -552,25 +566,33 @@ def _joined(traces: list[list[Trace]]) -> Trace:
     return jax.tree.map(lambda *chains: np.stack(chains), *by_chain)
 
 
-def _drawn(
-    target: Target,
-    points: np.ndarray,
-    kept: int,
-    watched: Float[Array, "few d_in"],
-    *,
-    key: PRNGKeyArray,
-) -> tuple[DrawnNetwork, np.ndarray]:
-    """The draws that are kept, and the outputs of all draws on a few rows.
+def _watched(
+    target: Target, found: list[Trace], rows: Float[Array, "few d_in"]
+) -> np.ndarray:
+    """Outputs of the draws of one chunk on a few rows: chains x draws x the rest."""
+    points = np.stack([trace.point for trace in found])
+    flat = jnp.asarray(points.reshape(-1, points.shape[-1]))
+    outputs = np.asarray(_outputs(target, flat, rows), float)
+    return outputs.reshape(*points.shape[:2], -1)
 
-    `points` are chains x draws; the outputs are chains x draws x (rows x outputs).
-    """
+
+def _is_enough(outputs: list[np.ndarray], method: Nuts) -> bool:
+    """Whether predictions have the effective draws that were asked for."""
+    done = len(outputs) * CHUNK
+    if done % LOOK or done >= _chunks(method.draws):
+        return False
+    return mixing(np.concatenate(outputs, axis=1))[1] >= method.effective
+
+
+def _drawn(
+    target: Target, points: np.ndarray, kept: int, *, key: PRNGKeyArray
+) -> DrawnNetwork:
+    """The draws that are kept; `points` are chains x draws x unknowns."""
     flat = points.reshape(-1, points.shape[-1])
     numbers = np.linspace(0, len(flat) - 1, min(kept, len(flat)))
     some = jnp.asarray(flat[numbers.round().astype(int)])
-    rows = watched[:: -(-len(watched) // WATCHED_ROWS)]
-    outputs = np.asarray(_outputs(target, jnp.asarray(flat), rows), float)
     kernels, biases, scales, noise_sd = _networks(target, some, key=key)
-    network = DrawnNetwork(
+    return DrawnNetwork(
         kernels,
         biases,
         scales,
@@ -578,7 +600,6 @@ def _drawn(
         target.network.likelihood,
         target.network.activation,
     )
-    return network, outputs.reshape(*points.shape[:2], -1)
 
 
 @eqx.filter_jit
