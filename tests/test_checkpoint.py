@@ -14,7 +14,7 @@ import pytest
 from farrier import HorseshoeRegressor, TrainingWarning, persist
 from farrier.checkpoint import read_seed, resume, write_checkpoint
 from farrier.core.priors import Horseshoe
-from farrier.infer.train import Run, Status, TrainConfig
+from farrier.infer.train import KlRelease, Run, Status, TrainConfig
 from farrier.model.likelihoods import GaussianNoise
 from farrier.model.network import Network
 
@@ -143,6 +143,18 @@ def test_an_interrupted_fit_goes_on(whole, tmp_path, monkeypatch):
     assert_same_fit(resumed, whole)
     np.testing.assert_array_equal(resumed.predict(X), whole.predict(X))
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_released_fit_goes_on_with_the_same_bits(tmp_path, monkeypatch):
+    """The fall of the weight (T5) is in the checkpoint, as (T2) is."""
+    (X, y), path = table(), tmp_path / "run.safetensors"
+    released = lambda: regressor(kl_weight=KlRelease(begin=0.2, end=0.8))
+    with monkeypatch.context() as patch:
+        interrupt_after(2, patch)
+        with pytest.warns(TrainingWarning, match="the model is that of step 20"):
+            released().fit(X, y, checkpoint=path)
+    resumed = fitted(released(), X, y, checkpoint=path)
+    assert_same_fit(resumed, fitted(released(), X, y))
 
 
 def test_a_finished_checkpoint_gives_its_result_at_once(whole, tmp_path, monkeypatch):

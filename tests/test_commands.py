@@ -4,6 +4,7 @@ import gzip
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from model_files import table as prices
 from typer.testing import CliRunner
 
-from farrier import console, load
+from farrier import HorseshoeRegressor, Nuts, TrainingWarning, console, load
 from farrier.cli import app
 from farrier.commands import _shared
 from farrier.tables import read_table
@@ -89,6 +90,21 @@ def test_features_are_switched_off_and_inspected(folder, tmp_path):
     found = json.loads(run("inspect", model, "--json").stdout)
     assert found["features_on"] == estimator.features_on_.tolist()
     assert found["feature_scores"] == pytest.approx(estimator.feature_scores_)
+
+
+def test_inspect_gives_the_figures_of_a_sampling(tmp_path):
+    """As numbers for machines, and as one line for people."""
+    path = tmp_path / "model.safetensors"
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
+    trial = Nuts(chains=1, warm_up=150, draws=25, depth=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TrainingWarning)  # far too short
+        model = HorseshoeRegressor((3,), max_iter=5, refine=trial).fit(X, y)
+    model.save(path)
+    found = json.loads(run("inspect", path, "--json").stdout)["sampling"]
+    assert (found["chains"], found["draws"]) == (1, 25)
+    assert found["r_hat"] == pytest.approx(model.sampling_.r_hat)
+    assert f"Sampled: {model.sampling_}" in run("inspect", path).stdout
 
 
 def test_a_held_out_row_is_none_of_those_trained_on(fitted, folder):

@@ -4,6 +4,7 @@ import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,6 +81,12 @@ def plain(value: Any) -> Any:
         return str(value)
     known = value is None or isinstance(value, bool | int | float | str)
     return value if known else str(value)
+
+
+def sampling_of(estimator: Any) -> dict[str, Any] | None:
+    """How the sampling went, where there was any: its figures, and all in one line."""
+    sampling = getattr(estimator, "sampling_", None)
+    return sampling and asdict(sampling) | {"text": str(sampling)}
 
 
 def scores_line(scores: dict[str, float]) -> str:

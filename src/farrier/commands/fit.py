@@ -16,7 +16,15 @@ from ._processes import (
     is_first,
     joined,
 )
-from ._shared import Force, Json, check_output, notes, scores_line, show
+from ._shared import (
+    Force,
+    Json,
+    check_output,
+    notes,
+    sampling_of,
+    scores_line,
+    show,
+)
 
 if TYPE_CHECKING:
     from ..estimators import TableModel
@@ -440,7 +448,7 @@ def _found(model: "TableModel", output: Path) -> dict[str, Any]:
         "steps": int(history.step[-1]),
         "passes": estimator.n_iter_,
         "seconds": history.seconds,
-        "sampling": str(getattr(estimator, "sampling_", "")) or None,
+        "sampling": sampling_of(estimator),
         "inputs": inputs_line(estimator) if estimator.input_horseshoe else None,
     }
 
@@ -456,7 +464,7 @@ def _fit_lines(found: dict[str, Any]) -> list[str]:
     if found["inputs"]:
         lines.append(f"Inputs: {found['inputs']}")
     if found["sampling"]:
-        lines.append(f"Sampled: {found['sampling']}")
+        lines.append(f"Sampled: {found['sampling']['text']}")
     if "holdout" in found:
         lines.append(f"Held out: {scores_line(found['holdout'])}")
     return [*lines, f"Written: {found['model']} ({found['bytes'] / 1000:.0f} kB)"]

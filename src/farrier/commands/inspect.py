@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ._shared import Json, ModelFile, scores_line, show
+from ._shared import Json, ModelFile, sampling_of, scores_line, show
 
 SCORES = 10  # of each layer, in the text
 
@@ -44,7 +44,7 @@ def _found(path: Path) -> dict[str, Any]:
         "status": str(history.status),
         "passes": estimator.n_iter_,
         "seconds": history.seconds,
-        "sampling": str(getattr(estimator, "sampling_", "")) or None,
+        "sampling": sampling_of(estimator),
         "settings": estimator.get_params(),
     }
     if estimator.input_horseshoe:
@@ -75,7 +75,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
         lines.append(f"Bound: {bound:.4f} nats a row ({status})")
         lines += [f"  {name}: {v:.4f}" for name, v in found["terms_per_row"].items()]
     if found["sampling"]:
-        lines.append(f"Sampled: {found['sampling']}")
+        lines.append(f"Sampled: {found['sampling']['text']}")
     if "holdout" in found.get("about", {}):
         lines.append(f"Held out: {scores_line(found['about']['holdout'])}")
     settings = ", ".join(f"{name}={v!r}" for name, v in found["settings"].items())
