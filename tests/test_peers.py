@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from farrier import bench, peers
+from farrier import bench, environments, peers
 
 FOLDER = Path(__file__).parents[1] / "benchmarks" / "peers"
 PEERS = (*peers.STEP_PEERS, *peers.FIT_PEERS)
@@ -25,6 +25,7 @@ GOOD_FIT = {
     "rmse": 1.0,
     "log_density": -1.5,
     "crps": 0.5,
+    "coverage": 0.9,
     "note": "",
     "versions": {},
 }
@@ -50,7 +51,8 @@ def printing(answer: dict) -> str:
 
 def ask(file: Path, *arguments: str, seconds: float = 60) -> dict:
     keys = peers.STEP_KEYS
-    return peers.answer_of(Path(sys.executable), file, [*arguments], seconds, keys)
+    python = Path(sys.executable)
+    return environments.answer_of(python, file, [*arguments], seconds, keys)
 
 
 def test_the_folders_are_the_peers():
@@ -124,14 +126,73 @@ def test_a_peer_that_hangs_is_ended(tmp_path):
 def test_an_environment_without_python_is_an_error_of_the_peer(tmp_path):
     file = script(tmp_path, "")
     with pytest.raises(peers.PeerError, match="did not start"):
-        peers.answer_of(tmp_path / "absent", file, [], 60, set())
+        environments.answer_of(tmp_path / "absent", file, [], 60, set())
+
+
+LINE = 'print(json.dumps({"split": %d, "note": "fine"}), flush=True)\n'
+
+
+@pytest.mark.parametrize(
+    ("last", "message"),
+    [
+        ("time.sleep(60)", r"took more than 1\.5 s"),
+        ("raise SystemExit('no memory')", "status 1: no memory"),
+        ("print('{not JSON')", "not JSON"),
+    ],
+)
+def test_what_a_peer_answered_before_it_failed_is_kept(tmp_path, last, message):
+    text = "import json, time\nprint('chatter')\n" + LINE % 0 + LINE % 3 + last
+    file, python = script(tmp_path, text), Path(sys.executable)
+    found, error = environments.answers_of(python, file, [], 1.5, {"note"})
+    assert [answer["split"] for answer in found] == [0, 3]
+    assert re.search(message, str(error))
+    file = script(tmp_path, "import json\n" + LINE % 0)
+    found, error = environments.answers_of(python, file, [], 60, {"note"})
+    assert [answer["split"] for answer in found] == [0]
+    assert error is None
+
+
+def test_a_script_that_stands_alone_runs_in_our_own_environment(tmp_path):
+    (tmp_path / "line.py").write_text("")
+    python, file = environments.door(tmp_path, "line", tmp_path / "homes")
+    assert (python, file) == (Path(sys.executable), tmp_path / "line.py")
+    with pytest.raises(environments.PeerError, match="There is no other in benchmarks"):
+        environments.door(tmp_path, "other", tmp_path / "homes")
+
+
+def test_each_split_of_a_table_has_a_line(tmp_path):
+    """Least squares and its scores, against NumPy and scipy here."""
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(60, 2)), random.normal(size=60)
+    rows = random.permutation(60)
+    splits = {2: (rows[:50], rows[50:]), 5: (rows[10:], rows[:10])}
+    environments.write_splits(tmp_path / "rows.npz", x, y, splits)
+    python, file = environments.door(FOLDER, "straight_line", tmp_path)
+    arguments = [str(tmp_path / "rows.npz")]
+    keys = environments.FIT_KEYS
+    found, error = environments.answers_of(python, file, arguments, 60, keys)
+    assert error is None
+    assert [answer["split"] for answer in found] == [2, 5]
+    for answer, (train, test) in zip(found, splits.values(), strict=True):
+        ones = np.column_stack([x, np.ones(60)])
+        weights = np.linalg.lstsq(ones[train], y[train])[0]
+        law = stats.norm(ones[test] @ weights, (y[train] - ones[train] @ weights).std())
+        low, high = law.interval(0.9)
+        held = ((low <= y[test]) & (y[test] <= high)).mean()
+        assert answer["log_density"] == pytest.approx(law.logpdf(y[test]).mean())
+        assert answer["rmse"] == pytest.approx(
+            np.sqrt(((law.mean() - y[test]) ** 2).mean())
+        )
+        assert answer["coverage"] == pytest.approx(held)
 
 
 @pytest.fixture
 def commands(monkeypatch):
     """The commands that would have been run."""
     said = []
-    monkeypatch.setattr(peers, "process", lambda command, _: said.append(command))
+    monkeypatch.setattr(
+        environments, "process", lambda command, _: said.append(command)
+    )
     return said
 
 
@@ -141,16 +202,16 @@ def test_an_environment_is_built_once_for_each_set_of_requirements(tmp_path, com
     home.mkdir()
     (peer / "requirements.txt").write_text("a==1\n")
     (peer / "requirements-nodeps.txt").write_text("b==1\n")
-    assert peers.environment(peer, home) == home / "bin" / "python"
+    assert environments.environment(peer, home) == home / "bin" / "python"
     make, with_dependencies, alone = commands
     assert make[1:] == ["-m", "venv", "--clear", str(home)]
     assert with_dependencies[-2:] == ["-r", str(peer / "requirements.txt")]
     assert "--no-deps" not in with_dependencies
     assert alone[-3:] == ["--no-deps", "-r", str(peer / "requirements-nodeps.txt")]
-    peers.environment(peer, home)
+    environments.environment(peer, home)
     assert len(commands) == 3
     (peer / "requirements-nodeps.txt").write_text("b==2\n")
-    peers.environment(peer, home)
+    environments.environment(peer, home)
     assert len(commands) == 6
 
 
@@ -166,10 +227,10 @@ def test_an_install_that_failed_is_tried_again(tmp_path, monkeypatch):
         if "pip" in command:
             raise peers.PeerError("no such version")
 
-    monkeypatch.setattr(peers, "process", process)
+    monkeypatch.setattr(environments, "process", process)
     for _ in range(2):
         with pytest.raises(peers.PeerError, match="no such version"):
-            peers.environment(peer, home)
+            environments.environment(peer, home)
     assert len(tries) == 4
 
 
@@ -200,6 +261,7 @@ def test_every_peer_has_an_entry_whatever_the_others_do(tmp_path, monkeypatch):
     data = tmp_path / "data" / "uci" / peers.FIT_DATA
     data.mkdir(parents=True)
     np.savetxt(data / "data.txt", np.arange(12.0).reshape(4, 3))
+    np.savetxt(data / "n_splits.txt", [1])
     for name, rows in {"features": [0, 1], "target": [2]}.items():
         np.savetxt(data / f"index_{name}.txt", rows)
     for name, rows in {"train": [0, 1, 3], "test": [2]}.items():
@@ -284,11 +346,12 @@ def test_our_steps_go_on_where_they_were_and_are_timed_one_by_one(monkeypatch):
 def test_the_split_is_the_standard_one(tmp_path, shared_data):
     peers.write_split(tmp_path / "split.npz", shared_data)
     split = np.load(tmp_path / "split.npz")
-    assert split["x_train"].shape == (927, 8)
-    assert split["x_test"].shape == (103, 8)
-    everything = np.loadtxt(shared_data / "uci" / "concrete" / "data.txt")[:, 8]
-    both = np.concatenate([split["y_train"], split["y_test"]])
-    np.testing.assert_array_equal(np.sort(both), np.sort(everything))
+    rows = np.concatenate([split["train_0"], split["test_0"]])
+    assert len(split["train_0"]) == 927
+    np.testing.assert_array_equal(np.sort(rows), np.arange(1030))
+    table = np.loadtxt(shared_data / "uci" / "concrete" / "data.txt")
+    np.testing.assert_array_equal(split["x"], table[:, :8])
+    np.testing.assert_array_equal(split["y"], table[:, 8])
 
 
 def test_missing_data_are_named(tmp_path):
@@ -322,3 +385,17 @@ def test_density_of_a_mixture_is_the_mean_of_the_densities(protocol):
     found = protocol.Normals(mean, sd)
     np.testing.assert_allclose(found.log_density(y), expected, rtol=1e-12)
     np.testing.assert_allclose(found.point, [1.0, 0.0])
+    expected = stats.norm(mean, sd).cdf(y).mean(axis=0)
+    np.testing.assert_allclose(found.cdf(y), expected, rtol=1e-12)
+
+
+def test_scores_do_not_depend_on_how_many_rows_are_looked_at_together(
+    protocol, monkeypatch
+):
+    random = np.random.default_rng(0)
+    found = protocol.Normals(random.normal(size=(3, 7)), np.ones((3, 7)))
+    whole = [found.log_density(np.zeros(7)), found.cdf(np.zeros(7))]
+    monkeypatch.setattr(protocol, "ROWS", 2)
+    parts = [found.log_density(np.zeros(7)), found.cdf(np.zeros(7))]
+    np.testing.assert_allclose(parts, whole, rtol=1e-12)
+    assert found.crps(np.zeros(7)).shape == (7,)

@@ -28,6 +28,10 @@ class Fitted:
         """Continuous ranked probability score of each row, from draws."""
         return sample_crps(self.model.sample_y(self.x, n_samples=DRAWS).T, y)
 
+    def cdf(self, y: np.ndarray) -> np.ndarray:
+        """Probability of no more than `y`, row by row."""
+        return self.model.pit(self.x, y)
+
 
 def fit(x_train: np.ndarray, y_train: np.ndarray, x_test: np.ndarray) -> Fitted:
     """The default fit, and sampling after it where that is asked for."""

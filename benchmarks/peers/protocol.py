@@ -1,7 +1,10 @@
-"""What a peer is told on its command line, and the one line of JSON it answers with.
+"""What a peer is told on its command line, and the lines of JSON it answers with.
 
     peer.py DATA.npz SHAPE BATCH STEPS REPEATS     for a step: seconds of each repeat
-    peer.py DATA.npz                               for a whole fit: seconds and scores
+    peer.py DATA.npz                               for whole fits: seconds and scores
+
+In the first case one line answers all; in the second each split of the table (`x`, `y`,
+`train_0`, `test_0`, ...) has a line of its own.
 
 Needs NumPy and the standard library alone, since every peer has an environment of its
 own. The folder of this file is on the path of a peer (`PYTHONPATH`).
@@ -15,10 +18,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
-from math import erf, pi
+from math import erf as erf_of_one
+from math import pi
 from typing import Protocol
 
 import numpy as np
+
+COVERAGE = 0.9  # of the central intervals
+ROWS = 256  # looked at together: a mixture may have thousands of components
+erf = np.vectorize(erf_of_one, otypes=[float])
 
 
 @dataclass(frozen=True)
@@ -103,6 +111,10 @@ class Predictive(Protocol):
         """Continuous ranked probability score of each row; lower is better."""
         ...
 
+    def cdf(self, y: np.ndarray) -> np.ndarray:
+        """Probability of no more than `y`, row by row."""
+        ...
+
 
 @dataclass(frozen=True)
 class Normals:
@@ -118,22 +130,42 @@ class Normals:
 
     def log_density(self, y: np.ndarray) -> np.ndarray:
         """Log density of each row, in nats."""
-        z = (y - self.mean) / self.sd
-        terms = -0.5 * z**2 - np.log(self.sd) - 0.5 * np.log(2 * pi)
-        return np.logaddexp.reduce(terms, axis=0) - np.log(len(terms))
+
+        def of(mean: np.ndarray, sd: np.ndarray, y: np.ndarray) -> np.ndarray:
+            terms = -0.5 * ((y - mean) / sd) ** 2 - np.log(sd) - 0.5 * np.log(2 * pi)
+            return np.logaddexp.reduce(terms, axis=0) - np.log(len(terms))
+
+        return self._by_rows(of, y)
 
     def crps(self, y: np.ndarray) -> np.ndarray:
         """Closed form for one normal; for more, from a draw of each component."""
         if len(self.mean) == 1:
             return normal_crps(self.mean[0], self.sd[0], y)
-        noise = np.random.default_rng(0).normal(size=self.mean.shape)
-        return sample_crps(self.mean + self.sd * noise, y)
+        random = np.random.default_rng(0)
+
+        def of(mean: np.ndarray, sd: np.ndarray, y: np.ndarray) -> np.ndarray:
+            return sample_crps(mean + sd * random.normal(size=mean.shape), y)
+
+        return self._by_rows(of, y)
+
+    def cdf(self, y: np.ndarray) -> np.ndarray:
+        """Mean over the components of Phi((y - mean) / sd)."""
+
+        def of(mean: np.ndarray, sd: np.ndarray, y: np.ndarray) -> np.ndarray:
+            return (0.5 + 0.5 * erf((y - mean) / sd / 2**0.5)).mean(axis=0)
+
+        return self._by_rows(of, y)
+
+    def _by_rows(self, of: Callable[..., np.ndarray], y: np.ndarray) -> np.ndarray:
+        """A function of means, deviations and targets, some rows at a time."""
+        parts = [slice(i, i + ROWS) for i in range(0, len(y), ROWS)]
+        return np.concatenate([of(self.mean[:, p], self.sd[:, p], y[p]) for p in parts])
 
 
 def normal_crps(mean: np.ndarray, sd: np.ndarray, y: np.ndarray) -> np.ndarray:
     """CRPS of a normal: sd (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi))."""
     z = (y - mean) / sd
-    inside = np.array([erf(value / 2**0.5) for value in z])
+    inside = erf(z / 2**0.5)
     density = np.exp(-0.5 * z**2) / (2 * pi) ** 0.5
     return sd * (z * inside + 2 * density - pi**-0.5)
 
@@ -154,18 +186,27 @@ def score_fit(
 ) -> None:
     """Time `fit(x_train, y_train, x_test)`, which fits and predicts, and score it.
 
-    Compiling is part of the time, as it is for a user; imports are not.
+    Once for each split, in order. Compiling is part of the time, as it is for a user;
+    imports are not.
     """
     data = np.load(sys.argv[1])
-    y = data["y_test"]
-    began = time.perf_counter()
-    predictive = fit(data["x_train"], data["y_train"], data["x_test"])
-    seconds = time.perf_counter() - began
-    answer(
-        packages,
-        seconds=seconds,
-        rmse=float(np.sqrt(((predictive.point - y) ** 2).mean())),
-        log_density=float(predictive.log_density(y).mean()),
-        crps=float(predictive.crps(y).mean()),
-        note=note,
-    )
+    x, y = data["x"], data["y"]
+    numbers = [name.removeprefix("train_") for name in data.files if "train_" in name]
+    for number in numbers:
+        train, test = data[f"train_{number}"], data[f"test_{number}"]
+        began = time.perf_counter()
+        predictive = fit(x[train], y[train], x[test])
+        seconds = time.perf_counter() - began
+        figures = scores(predictive, y[test])
+        answer(packages, split=int(number), seconds=seconds, **figures, note=note)
+
+
+def scores(predictive: Predictive, y: np.ndarray) -> dict[str, float]:
+    """Means over the test rows; a central interval holds y where its cdf is inside."""
+    outside = 2 * np.abs(predictive.cdf(y) - 0.5)
+    return {
+        "rmse": float(np.sqrt(((predictive.point - y) ** 2).mean())),
+        "log_density": float(predictive.log_density(y).mean()),
+        "crps": float(predictive.crps(y).mean()),
+        "coverage": float((outside <= COVERAGE).mean()),
+    }

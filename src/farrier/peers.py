@@ -1,18 +1,13 @@
 """Other libraries, each in an environment of its own, timed in turn with farrier.
 
-A peer is a folder with `requirements.txt`, which pip installs with all that it asks
-for, perhaps `requirements-nodeps.txt`, which pip installs alone, and `peer.py`, which
-answers with one line of JSON. Our own steps run before and after each peer, and a
-figure is a median. A whole training of a peer is taken to be its steps. What goes wrong
-with a peer becomes its entry in the table.
+Our own steps run before and after each peer (`environments.py`), and a figure is a
+median. A whole training of a peer is taken to be its steps. What goes wrong with a peer
+becomes its entry in the table.
 """
 
-import hashlib
 import json
 import os
-import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,6 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from . import datasets
 from .bench import (
     FITS,
     REPEATS,
@@ -33,6 +29,14 @@ from .bench import (
     our_steps,
     random_table,
     train_digits,
+)
+from .environments import (
+    FIT_KEYS,
+    SCRIPTS,
+    PeerError,
+    answer_of,
+    environment,
+    write_splits,
 )
 from .infer.shrink import shrunk
 from .infer.train import Data
@@ -45,11 +49,8 @@ FIT_PEERS = ("bde", "ngboost", "sklearn_gp")
 FIT_DATA, FIT_SPLIT = "concrete", 0
 OURS = {"farrier": "", "farrier_refined": "nuts"}  # our own fits, and their `refine`
 # Seconds that one process may take.
-INSTALL_SECONDS, STEPS_SECONDS, FIT_SECONDS = 1_800, 600, 1_800
-ERROR_LINES = 5  # of what a process said last
-# What an answer must hold.
-STEP_KEYS = {"step_s", "note", "versions"}
-FIT_KEYS = {"seconds", "rmse", "log_density", "crps", "note", "versions"}
+STEPS_SECONDS, FIT_SECONDS = 600, 1_800
+STEP_KEYS = {"step_s", "note", "versions"}  # what an answer must hold
 TRAININGS = {  # name: shape, and what trains ours: seconds, and steps in all
     "20 fits at once": ("8-50-1", lambda data: many_steps()),
     "60 epochs of MNIST": ("784-400-400-10", lambda data: digit_steps(data)),
@@ -67,16 +68,12 @@ BESIDE = {  # for the README: name, kind of model, what becomes of its nodes
 }
 
 
-class PeerError(Exception):
-    """A peer could not be installed, or gave no answer; says why."""
-
-
 def run_peers(
     folder: Path,
     environments: Path,
     report: Callable[[int, str], None],
     *,
-    scripts: Path = CHECKOUT / "benchmarks" / "peers",
+    scripts: Path = SCRIPTS,
     data: Path = CHECKOUT.parent / "shared" / "data",
     only: Sequence[str] = (),
 ) -> dict[str, dict[str, Any]]:
@@ -250,90 +247,11 @@ def our_seconds(shape: str, x: np.ndarray, y: np.ndarray) -> Callable[[], list[f
 
 def write_split(file: Path, data: Path) -> None:
     """The standard split of the whole fits, in the units of the data."""
-    folder = data / "uci" / FIT_DATA
     try:
-        values = np.loadtxt(folder / "data.txt")
-        names = ("features", "target", f"train_{FIT_SPLIT}", f"test_{FIT_SPLIT}")
-        features, target, train, test = (
-            np.loadtxt(folder / f"index_{name}.txt").astype(int) for name in names
-        )
+        x, y, splits = datasets.uci(FIT_DATA, data)
     except OSError as error:
         raise PeerError(f"The data of {FIT_DATA} were not found: {error}") from error
-    x, y = values[:, features], values[:, int(target)]
-    np.savez(file, x_train=x[train], y_train=y[train], x_test=x[test], y_test=y[test])
-
-
-def environment(peer: Path, home: Path) -> Path:
-    """The Python of a peer's environment, built anew when its requirements change."""
-    files = {
-        file: options
-        for name, options in (
-            ("requirements.txt", []),
-            ("requirements-nodeps.txt", ["--no-deps"]),
-        )
-        if (file := peer / name).is_file()
-    }
-    text = "".join(f"{file.name}\n{file.read_text()}" for file in files)
-    asked = hashlib.sha256((platform.python_version() + text).encode()).hexdigest()
-    installed, python = home / "installed.sha256", home / "bin" / "python"
-    if installed.is_file() and installed.read_text() == asked:
-        return python
-    process([sys.executable, "-m", "venv", "--clear", str(home)], INSTALL_SECONDS)
-    for file, options in files.items():
-        pip = [str(python), "-m", "pip", "install", "--quiet", *options]
-        process([*pip, "-r", str(file)], INSTALL_SECONDS)
-    installed.write_text(asked)
-    return python
-
-
-def answer_of(
-    python: Path, script: Path, arguments: list[str], seconds: float, keys: set[str]
-) -> dict[str, Any]:
-    """The record that a script printed as its last line; it must hold `keys`.
-
-    The script finds the modules that peers share beside the folder of each peer.
-    """
-    shared = script.parent if script.name != "peer.py" else script.parents[1]
-    printed = process(
-        [str(python), str(script), *arguments], seconds, PYTHONPATH=str(shared)
-    )
-    last = printed.strip().rpartition("\n")[2]
-    try:
-        answer = json.loads(last)
-    except json.JSONDecodeError as error:
-        raise PeerError(f"Its last line is not JSON: {last[:200]!r}.") from error
-    if not isinstance(answer, dict):
-        raise PeerError(f"Its last line is no JSON object: {last[:200]!r}.")
-    if "error" in answer:
-        raise PeerError(str(answer["error"]))
-    if absent := keys - answer.keys():
-        raise PeerError(f"Its answer lacks {sorted(absent)}: {last[:200]!r}.")
-    return answer
-
-
-def process(command: list[str], seconds: float, **variables: str) -> str:
-    """What a command printed, given `seconds` and more environment variables."""
-    name = " ".join(Path(word).name for word in command[:4])
-    try:
-        done = subprocess.run(
-            command,
-            env=os.environ | variables,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise PeerError(f"`{name}` took more than {seconds:.3g} s.") from error
-    except OSError as error:
-        raise PeerError(f"`{name}` did not start: {error}") from error
-    if done.returncode:
-        lines = (done.stderr or done.stdout).strip().splitlines()[-ERROR_LINES:]
-        raise PeerError(
-            f"`{name}` ended with status {done.returncode}: " + "\n".join(lines)
-        )
-    return done.stdout
+    write_splits(file, x, y, {FIT_SPLIT: splits[FIT_SPLIT]})
 
 
 def write(folder: Path, found: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from bde import BdeRegressor
 from bde.loss import GaussianNLL
 from protocol import Normals, score_fit
+from sklearn.preprocessing import StandardScaler
 
 NOTE = (
     "settings of the regression example in its README (8 members, 16-16 nodes, 2000 "
@@ -33,11 +34,11 @@ SETTINGS = {
 
 def fit(x_train: np.ndarray, y_train: np.ndarray, x_test: np.ndarray) -> Normals:
     """Standardised rows, as in its example; all draws of all members in the mixture."""
-    x_mean, x_sd = x_train.mean(axis=0), x_train.std(axis=0)
+    scaler = StandardScaler().fit(x_train)  # leaves constant columns at 0
     y_mean, y_sd = y_train.mean(), y_train.std()
     model = BdeRegressor(loss=GaussianNLL(), **SETTINGS)
-    model.fit(x=(x_train - x_mean) / x_sd, y=(y_train - y_mean) / y_sd)
-    raw = model.predict((x_test - x_mean) / x_sd, raw=True)
+    model.fit(x=scaler.transform(x_train), y=(y_train - y_mean) / y_sd)
+    raw = model.predict(scaler.transform(x_test), raw=True)
     mean, raw_sd = np.moveaxis(np.asarray(raw, float).reshape(-1, len(x_test), 2), 2, 0)
     sd = np.asarray(jax.nn.softplus(raw_sd))
     return Normals(y_mean + y_sd * mean, y_sd * sd)
