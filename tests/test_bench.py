@@ -1,5 +1,9 @@
 """The benchmark measures what it says; how fast the machine is, no test asks."""
 
+import json
+import socket
+import subprocess
+import sys
 import time
 
 import jax.random as jr
@@ -110,9 +114,54 @@ def test_every_generator_makes_normals(monkeypatch):
 
 def test_the_parts_of_a_step_are_timed_one_by_one(monkeypatch):
     monkeypatch.setattr(bench, "SHAPES", {"8-50-1": (2, (3,), 1, 20, 20, 2)})
+    monkeypatch.setattr(bench, "on_one_core", lambda figure: 5_000.0)
+    monkeypatch.setattr(bench.os, "cpu_count", lambda: 2)
     totals = run_once(monkeypatch, seconds=4.0)
     found = bench.where_a_step_goes()
+    assert found.pop("whole_step_one_core_us") == 5e6
+    assert found.pop("least_many_fits") == pytest.approx(20 / 2 * 5 / 2)
     assert found.keys() == totals.keys()
     assert set(found.values()) == {1e6 * 4.0 / 2}
     assert all(np.isfinite(total).all() for total in totals.values())
     assert totals["noise_us"] != 0
+
+
+def test_a_figure_of_a_new_process_has_one_core():
+    assert bench.on_one_core("len(os.sched_getaffinity(0))") == 1
+
+
+def test_one_process_is_timed_against_two_on_the_same_batches():
+    """The second one waits while the first works by itself."""
+    program = (
+        "import json, sys\n"
+        "import farrier\n"
+        "farrier.distributed(sys.argv[1], 2, int(sys.argv[2]))\n"
+        "from farrier import bench\n"
+        "bench.SHAPES = {'tiny': (3, (4,), 2, 64, 16, 2)}\n"
+        "bench.TWO_BATCHES, bench.BLOCK_VALUES = (16,), 96\n"
+        "bench.ROUNDS = bench.SUMS = 1\n"
+        "print(json.dumps(bench.one_and_two('tiny')))\n"
+    )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    pair = [
+        subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", program, address, str(rank)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
+    try:
+        texts = [process.communicate(timeout=300)[0] for process in pair]
+    finally:
+        for process in pair:
+            process.kill()
+    first, second = (json.loads(text.splitlines()[-1]) for text in texts)
+    assert first.keys() == {
+        *("one_8_ms", "one_16_ms", "two_16_ms"),
+        *("sum_ms", "agreement_ms"),
+    }
+    assert min(first.values()) > 0
+    assert second["one_16_ms"] < 0.1 * first["one_16_ms"], "The second one worked."

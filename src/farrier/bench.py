@@ -15,7 +15,8 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -38,10 +39,11 @@ from .estimators import (
     fit_many,
 )
 from .estimators.base import InUnits
-from .infer.placement import current
+from .infer.placement import Meshed, current
 from .infer.predict import by_chunks, probabilities
-from .infer.shrink import shrunk
-from .infer.stream import Held, Stream
+from .infer.processes import alone, rank
+from .infer.shrink import shrunk, staying, weights
+from .infer.stream import BLOCK_VALUES, Held, Stream
 from .infer.train import (
     CHUNKS,
     COMPILER_OPTIONS,
@@ -72,9 +74,12 @@ NORMALS = 2**24  # in one run of a generator
 ALMOST_ONE = 1 - 2**-24
 FITS = 20
 EPOCHS = 60
-WIDE = (1_200, 1_200)
+DIGITS, MIDDLE, WIDE = "784-400-400-10", (400, 400), (1_200, 1_200)
 STREAMED_ROWS, HELD_ROWS = 20_000_000, 2_000_000  # of a table on the disk
 COLUMNS, GROUP = 20, 2**17  # of it, and rows of its row groups
+TWO_BATCHES = (512, 1_024, 2_048)  # rows in a step of two processes
+ROUNDS = 3  # repeats with them
+SUMS = 20  # of gradients, and agreements, in one run
 MOST_SECONDS = 1_800  # of processes that are timed
 # Part and figure: at most this.
 TARGETS = {
@@ -83,7 +88,7 @@ TARGETS = {
     ("step 784-1200-1200-10", "ratio"): 2.4,
     ("many fits", "ratio"): 10.0,
     ("shrinking", "ratio"): 0.5,
-    ("two processes", "ratio"): 0.625,  # 1.6 times the rows a second
+    ("two processes", "ratio_1024"): 0.625,  # 1.6 times the rows a second
     ("start-up", "help_s"): 0.7,
     ("load and predict", "load_s"): 2.0,
     ("load and predict", "predict_s"): 2.0,
@@ -95,10 +100,12 @@ TARGETS = {
 }
 
 
-def interleaved(programs: dict[str, Callable[[], Any]]) -> dict[str, dict[str, float]]:
+def interleaved(
+    programs: dict[str, Callable[[], Any]], repeats: int | None = None
+) -> dict[str, dict[str, float]]:
     """Seconds of the first call of each program, and the median of the later ones."""
     times: dict[str, list[float]] = {name: [] for name in programs}
-    for _ in range(REPEATS + 1):
+    for _ in range((REPEATS if repeats is None else repeats) + 1):
         for name, program in programs.items():
             began = time.perf_counter()
             jax.block_until_ready(program())
@@ -197,7 +204,22 @@ def where_a_step_goes() -> dict[str, float]:
             "whole_step_us": our_steps(shape, data),
         }
     )
-    return {name: 1e6 * times["median"] / steps for name, times in found.items()}
+    parts = {name: 1e6 * times["median"] / steps for name, times in found.items()}
+    one_core = 1e3 * on_one_core("bench.step_ratio('8-50-1')['horseshoe_ms']")
+    # What `many fits` could be at best: each core has half of the fits to itself.
+    limit = FITS / (os.cpu_count() or 1) * one_core / parts["whole_step_us"]
+    return parts | {"whole_step_one_core_us": one_core, "least_many_fits": limit}
+
+
+def on_one_core(figure: str) -> float:
+    """A figure of this file, from a new process that has one core."""
+    return printed(
+        "import os\n"
+        "if hasattr(os, 'sched_setaffinity'):\n"
+        "    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "from farrier import bench\n"
+        f"print({figure})\n"
+    )
 
 
 def scanned(
@@ -494,19 +516,29 @@ def memory(data: Path) -> dict[str, float]:
     }
 
 
-def write_rows(folder: Path, rows: int) -> None:
-    """A table of `COLUMNS` inputs and a target y, float32, in files of ten groups."""
+def write_rows(
+    folder: Path, rows: int, columns: int = COLUMNS
+) -> Callable[[], Iterator[np.ndarray]]:
+    """A table of inputs and a target y, float32, in files of ten groups.
+
+    Returns what makes the same rows again, group by group, the target last.
+    """
     pandas, _ = imported()
-    names = [f"x{i}" for i in range(COLUMNS)]
+    names = [*(f"x{i}" for i in range(columns)), "y"]
+
+    def group(first: int) -> np.ndarray:
+        random = np.random.default_rng(first)
+        count = min(GROUP, rows - first)
+        x = random.normal(size=(count, columns)).astype(np.float32)
+        noise = 0.1 * random.normal(size=count)
+        y = np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2] + noise
+        return np.column_stack([x, y.astype(np.float32)])
+
     for number, begin in enumerate(range(0, rows, 10 * GROUP)):
         with writing(folder / f"{number:04}.parquet") as add:
             for first in range(begin, min(begin + 10 * GROUP, rows), GROUP):
-                random = np.random.default_rng(first)
-                count = min(GROUP, rows - first)
-                x = random.normal(size=(count, COLUMNS)).astype(np.float32)
-                noise = 0.1 * random.normal(size=count)
-                y = np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2] + noise
-                add(pandas.DataFrame(x, columns=names).assign(y=y.astype(np.float32)))
+                add(pandas.DataFrame(group(first), columns=names))
+    return lambda: map(group, range(0, rows, GROUP))
 
 
 def streamed_memory() -> dict[str, float]:
@@ -582,6 +614,31 @@ def shrinking(data: Path) -> dict[str, float]:
     return found
 
 
+def shedding(data: Path) -> dict[str, float]:
+    """MNIST, 400-400, 60 epochs: how much of the products is left, chunk by chunk.
+
+    `work_done`: the mean over the run of the weights that were there, as a share of
+    those at the start. `work_needed`: the same, if each node had left, at no cost, as
+    soon as it was off. `half_gone_at`: share of the run after which that is under half.
+    """
+    done, needed = [], []
+
+    def watched(job: Job, run: Run) -> Run:
+        network, whole = run.state.network, weights(our_network(DIGITS), MIDDLE)
+        done.append(weights(network, network.widths) / whole)
+        keep, _ = staying(job, run)
+        needed.append(weights(network, np.array([kept.sum() for kept in keep])) / whole)
+        return shrunk(job, run)
+
+    found = train_digits(data, MIDDLE, watched)
+    least = np.minimum.accumulate(needed)
+    return found | {
+        "work_done": float(np.mean(done)),
+        "work_needed": float(least.mean()),
+        "half_gone_at": float((least > 0.5).mean()),
+    }
+
+
 def train_digits(
     data: Path, widths: tuple[int, ...], shrink: Callable[[Job, Run], Run] | None
 ) -> dict[str, float]:
@@ -609,47 +666,22 @@ def train_digits(
     }
 
 
-def streamed_rows_per_second(shape: str = "784-400-400-10") -> float:
-    """Rows that this process and those that it works with train on in a second."""
-    *_, batch_size, steps = SHAPES[shape]
-    x, y = random_table(shape)
-    held = Held(x, y, np.ones(len(x)))
-    data = Stream(held, batch_size=batch_size, key=jr.key(2), placement=current())
-    state = TrainState.create(our_network(shape), TrainConfig())
-    schedule = Schedule.create(TrainConfig(steps=2**30))
-    each = max(1, steps // 4)  # a few steps for each agreement, as in a long run
-
-    def run() -> jax.Array:
-        nonlocal state
-        state, means = data.advance(state, schedule, each, key=jr.key(1))
-        return means
-
-    seconds = interleaved({"steps": run})["steps"]["median"]
-    return RECORDS_PER_CHUNK * each * batch_size / seconds
-
-
 def two_processes() -> dict[str, float]:
-    """Rows a second of two processes, of one thread each, against those of one."""
-    alone, together = (pinned_rows_per_second(processes) for processes in (1, 2))
-    return {
-        "one_rows_per_s": alone,
-        "two_rows_per_s": together,
-        "ratio": alone / together,
-        "times": together / alone,
-    }
+    """Two processes, of one core each, against one: the same batches, in turn.
 
-
-def pinned_rows_per_second(processes: int) -> float:
-    """784-400-400-10 by so many processes on this machine, each on one core."""
+    The first process works by itself while the second waits, then both work together,
+    at each size of a batch; and what a step of theirs costs besides: the sum of the
+    gradients, and the agreement before each block of steps.
+    """
     program = (
-        "import os, sys\n"
-        "rank, processes = int(sys.argv[1]), int(sys.argv[2])\n"
+        "import json, os, sys\n"
+        "rank = int(sys.argv[1])\n"
         "cores = sorted(os.sched_getaffinity(0))\n"
         "os.sched_setaffinity(0, {cores[rank % len(cores)]})\n"
         "import farrier\n"
-        "farrier.distributed(sys.argv[3], processes, rank)\n"
+        "farrier.distributed(sys.argv[2], 2, rank)\n"
         "from farrier import bench\n"
-        "print(bench.streamed_rows_per_second())\n"
+        "print(json.dumps(bench.one_and_two()))\n"
     )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -657,19 +689,105 @@ def pinned_rows_per_second(processes: int) -> float:
     flags = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
     started = [
         subprocess.Popen(
-            [sys.executable, "-c", program, str(rank), str(processes), address],
+            [sys.executable, "-c", program, str(rank), address],
             stdout=subprocess.PIPE,
             text=True,
             env=os.environ | flags,
         )
-        for rank in range(processes)
+        for rank in range(2)
     ]
     try:
         texts = [process.communicate(timeout=MOST_SECONDS)[0] for process in started]
     finally:
         for process in started:
             process.kill()
-    return float(texts[0].split()[-1])
+    found = json.loads(texts[0].splitlines()[-1])
+    for size in TWO_BATCHES:
+        found[f"ratio_{size}"] = found[f"two_{size}_ms"] / found[f"one_{size}_ms"]
+    return found
+
+
+def one_and_two(shape: str = "784-400-400-10") -> dict[str, float]:
+    """Milliseconds of a step of this process by itself and of two, and of its parts."""
+    here, both = Meshed.over(jax.local_devices()), current()
+    assert isinstance(both, Meshed)
+    params = eqx.filter(our_network(shape), eqx.is_inexact_array)
+    length = sum(leaf.size for leaf in jax.tree.leaves(params))
+    half = TWO_BATCHES[0] // 2
+    parts = {
+        f"one_{half}_ms": streamed_steps(shape, half, here),
+        "sum_ms": (added_up(length, both), SUMS),
+        "agreement_ms": (agreements(both), SUMS),
+    }
+    found = milliseconds(parts)
+    for size in TWO_BATCHES:
+        found |= milliseconds(
+            {
+                f"one_{size}_ms": streamed_steps(shape, size, here),
+                f"two_{size}_ms": streamed_steps(shape, size, both),
+            }
+        )
+    return found
+
+
+def milliseconds(runs: dict[str, tuple[Callable[[], Any], int]]) -> dict[str, float]:
+    """Of one of so many steps of each run; what one process does, the first does."""
+    idle = rank() > 0  # a second one waits for the first in what both do next
+    programs: dict[str, Callable[[], Any]] = {
+        name: (lambda: None) if idle and name.startswith("one_") else program
+        for name, (program, _) in runs.items()
+    }
+    found = interleaved(programs, repeats=ROUNDS)
+    return {n: 1e3 * times["median"] / runs[n][1] for n, times in found.items()}
+
+
+def streamed_steps(
+    shape: str, batch_size: int, place: Meshed
+) -> tuple[Callable[[], jax.Array], int]:
+    """A network that is trained on with each call, and the steps of a call.
+
+    Records have as many steps as a block at least, as those of a long run.
+    """
+    d_in, *_ = SHAPES[shape]
+    x, y = random_table(shape)
+    held = Held(x, y, np.ones(len(x)))
+    data = Stream(held, batch_size=batch_size, key=jr.key(2), placement=place)
+    state = TrainState.create(our_network(shape), TrainConfig())
+    schedule = Schedule.create(TrainConfig(steps=2**30))
+    each = max(1, BLOCK_VALUES // (batch_size * d_in))
+    by_itself = nullcontext if place is current() else alone
+
+    def run() -> jax.Array:
+        nonlocal state
+        with by_itself():
+            state, means = data.advance(state, schedule, each, key=jr.key(1))
+            return jax.block_until_ready(means)
+
+    return run, RECORDS_PER_CHUNK * each
+
+
+def added_up(length: int, place: Meshed) -> Callable[[], jax.Array]:
+    """Sums, one after the other, of a vector of so many values over all parts."""
+
+    def sums(rows: tuple[()], start: jax.Array) -> jax.Array:
+        del rows
+        one = lambda values, _: (place.part.added(values) / place.part.parts, None)
+        return lax.scan(one, start, length=SUMS)[0]
+
+    run = jax.jit(place.by_parts(sums))
+    start = place.spread(jnp.ones(length))
+    return lambda: run((), start)
+
+
+def agreements(place: Meshed) -> Callable[[], None]:
+    """Agreements of all processes that nothing has gone wrong, one after the other."""
+
+    def run() -> None:
+        for _ in range(SUMS):
+            with place.together():
+                pass
+
+    return run
 
 
 def parts(data: Path) -> dict[str, Callable[[], dict[str, float]]]:
@@ -688,6 +806,7 @@ def parts(data: Path) -> dict[str, Callable[[], dict[str, float]]]:
         "memory": partial(memory, data),
         "streamed pass": streamed_pass,
         "streamed memory": streamed_memory,
+        "shedding, 400-400": partial(shedding, data),
         "shrinking": partial(shrinking, data),
     }
 

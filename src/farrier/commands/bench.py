@@ -20,6 +20,10 @@ def bench(
     peers: Annotated[
         bool, typer.Option("--peers", help="Time other libraries beside ours.")
     ] = False,
+    scaling: Annotated[
+        bool,
+        typer.Option("--scaling", help="One pass against rows, columns, width, batch."),
+    ] = False,
 ) -> None:
     """Time steps, fits, random numbers, predictions, start-up, memory; or peers."""
     from .. import bench as timings
@@ -27,6 +31,9 @@ def bench(
 
     if peers:
         _bench_peers(output, data, only or [])
+        return
+    if scaling:
+        _bench_scaling(output)
         return
     parts = timings.parts(data)
     chosen = {
@@ -38,7 +45,7 @@ def bench(
         names = ", ".join(repr(name) for name in parts)
         raise typer.BadParameter(f"No part holds {only}. There are {names}.")
     if not data.is_dir():
-        needs = ("fits to concrete", "memory", "shrinking")
+        needs = ("fits to concrete", "memory", "shedding, 400-400", "shrinking")
         for name in [name for name in needs if name in chosen]:
             del chosen[name]
             typer.echo(f"Without {name!r}: no data sets in {str(data)!r}.", err=True)
@@ -56,13 +63,24 @@ def bench(
 def _bench_peers(output: Path, data: Path, only: list[str]) -> None:
     from .. import peers
     from ..console import progress
+    from ..environments import ENVIRONMENTS
 
     count = len(peers.tasks(only))
     if not count:
         names = ", ".join(repr(" ".join(task)) for task in peers.tasks())
         raise typer.BadParameter(f"No task holds {only}. There are {names}.")
     with progress("peers", count) as report:
-        found = peers.run_peers(output, Path(".peers"), report, data=data, only=only)
+        found = peers.run_peers(output, ENVIRONMENTS, report, data=data, only=only)
 
     typer.echo(peers.page(found))
     typer.echo(f"Written: {output / 'peers.json'} and peers.md")
+
+
+def _bench_scaling(output: Path) -> None:
+    from .. import scaling
+    from ..console import progress
+
+    with progress("scaling", len(scaling.points())) as report:
+        scaling.run(output, report)
+    typer.echo((output / "scaling.md").read_text())
+    typer.echo(f"Written: {output / 'scaling.json'}, scaling.md and scaling.png")
