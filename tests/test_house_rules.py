@@ -22,6 +22,7 @@ RANKS = {
     "datasets": 0,
     "prepare": 0,
     "portable": 0,
+    "environments": 0,
     "model": 1,
     "infer": 2,
     "persist": 2,
@@ -38,6 +39,7 @@ RANKS = {
     "demo": 6,
     "bench": 6,
     "peers": 7,
+    "scaling": 7,
     "experiments": 7,
     "commands": 8,
     "cli": 9,
@@ -120,6 +122,8 @@ ORDER = {
         "uci_default",
         "uci_refined",
         "covtype",
+        "uci_peers",
+        "frontier",
     ),
 }
 # Outside packages, and the only files that may import them.

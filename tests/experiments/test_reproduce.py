@@ -8,7 +8,7 @@ from farrier.experiments._harness import known, read_rows, reproduce_into
 from farrier.experiments._names import NAMES
 
 MOST_SECONDS = 300  # for all of them together on a quiet machine
-LONG = ("ablation", "gestures", "mnist")
+LONG = ("ablation", "gestures", "mnist", "frontier")
 RUNS = [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in NAMES]
 
 

@@ -23,8 +23,8 @@ def reproduce(
     name: Annotated[
         str,
         typer.Argument(
-            help="cubic, structure, ablation, uci, gestures, mnist, choose, covtype; "
-            "`all` of them; or `list`."
+            help="cubic, structure, ablation, uci, gestures, mnist, choose, covtype, "
+            "uci-peers, frontier; `all` of them; or `list`."
         ),
     ],
     smoke: Annotated[
@@ -64,17 +64,16 @@ def reproduce(
     A run can be stopped and goes on where it stopped; what is finished is not computed
     again.
     """
-    from ..experiments._names import NAMES, hours
+    from ..experiments._names import NAMES, RECIPES, hours
 
     if name == "list":
         for each, text in hours().items():
             typer.echo(f"{each}: {text}")
         return
     if recipe is not None:
-        recipes = [each.removeprefix("uci-") for each in NAMES if "uci-" in each]
-        if name != "uci" or recipe not in recipes:
+        if name != "uci" or recipe not in RECIPES:
             raise typer.BadParameter(
-                f"--recipe goes with uci and is one of {recipes}, got {recipe!r}."
+                f"--recipe goes with uci and is one of {[*RECIPES]}, got {recipe!r}."
             )
         name = f"uci-{recipe}"
     if name not in (*NAMES, "all"):

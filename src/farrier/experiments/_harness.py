@@ -17,9 +17,9 @@ It may have
     settings_of(config, part)
                         what one part depends on; else all settings but those of PLAN
 
-A part takes a `Work` and returns plain rows. `render`, `table` and `claims` see rows
-alone, each with the name of its part and the warnings of it, and are also called when
-some parts are still to come.
+A part takes a `Work`, which has the rows of the parts that are finished, and returns
+plain rows. `render`, `table` and `claims` see rows alone, each with the name of its
+part and the warnings of it, and are also called when some parts are still to come.
 """
 
 import dataclasses
@@ -103,6 +103,7 @@ class Work:
 
     folder: Path  # deleted when the part is finished
     report: Callable[[float, str], None]  # share of the part that is done, and a text
+    rows: Sequence[Row] = ()  # of the parts that are finished
 
     def note(self, text: str) -> None:
         """Say what is being done, where no share of it is known."""
@@ -217,7 +218,8 @@ def reproduce(
         private = folder / "unfinished" / f"{_file_name(part)}-{marks[part][:8]}"
         private.mkdir(parents=True, exist_ok=True)
         try:
-            finished[part] = _run(parts[part], Work(private, show), marks[part])
+            work = Work(private, show, rows_of(finished))
+            finished[part] = _run(parts[part], work, marks[part])
         except FileNotFoundError as error:
             skipped[part] = str(error).replace(str(data), "the data folder")
         table = write()  # before its checkpoints go
@@ -230,7 +232,11 @@ def reproduce(
 
 def read_rows(path: Path) -> list[Row]:
     """The rows of a rows.json, each with the name and the warnings of its part."""
-    parts = json.loads(path.read_text(encoding="utf-8"))["parts"]
+    return rows_of(json.loads(path.read_text(encoding="utf-8"))["parts"])
+
+
+def rows_of(parts: dict[str, Row]) -> list[Row]:
+    """The rows of some parts, each with the name and the warnings of its part."""
     return [
         {"part": name, "warnings": made["warnings"], **row}
         for name, made in parts.items()

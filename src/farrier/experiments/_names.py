@@ -4,7 +4,16 @@ import ast
 from pathlib import Path
 
 NAMES = ("cubic", "structure", "ablation", "uci", "gestures", "mnist")
-NAMES += ("choose", "uci-default", "uci-refined", "covtype")  # ours, beyond the paper
+NAMES += (
+    "choose",
+    "uci-default",
+    "uci-refined",
+    "covtype",
+    "uci-peers",
+    "frontier",
+)  # ours, beyond the paper
+
+RECIPES = ("default", "refined")  # on the tables of `uci`: uci-default, uci-refined
 
 
 def module_name(name: str) -> str:

@@ -64,12 +64,18 @@ def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
     """A few splits of one set each: `yacht/0-4`."""
     found = {}
     for name in config.sets:
-        count = min(config.most_splits, published.SPLITS[name])
-        for first in range(0, count, BLOCK):
-            numbers = range(first, min(first + BLOCK, count))
-            title = f"{name}/{numbers[0]}-{numbers[-1]}"
+        for title, numbers in blocks(name, config.most_splits).items():
             found[title] = partial(fit, config, data, name, numbers)
     return found
+
+
+def blocks(name: str, most_splits: int) -> dict[str, range]:
+    """The splits of a set, a few together, each few under a title: `yacht/0-4`."""
+    count = min(most_splits, published.SPLITS[name])
+    found = [
+        range(first, min(first + BLOCK, count)) for first in range(0, count, BLOCK)
+    ]
+    return {f"{name}/{numbers[0]}-{numbers[-1]}": numbers for numbers in found}
 
 
 def settings_of(config: Config, part: str) -> dict[str, Any]:
@@ -227,46 +233,65 @@ def claims(rows: list[Row]) -> list[Claim]:
         decided = verdict(holds=not behind, partly=2 * len(behind) < len(seen))
         text = f"Ours: ahead of {column}'s printed numbers on every set."
         found.append(Claim(text, evidence, "waits for results" if missing else decided))
+    return [*found, coverage_claim("Ours", rows)]
+
+
+def coverage_claim(whose: str, rows: list[Row]) -> Claim:
+    """Holds when it is so; partly when the average is from 84 to 96 %."""
     by_set = {name: where(rows, set=name) for name in {row["set"] for row in rows}}
     held = [mean_and_error(r["coverage"] for r in v)[0] for v in by_set.values()]
     average = float(np.mean(held))
     good = 0.88 <= average <= 0.92 and min(held) >= 0.84 and max(held) <= 0.96
-    found.append(
-        Claim(
-            "Ours: 90 % intervals hold 88 to 92 % on average, 84 to 96 % on each set.",
-            f"{average:.1%} on average, {min(held):.1%} to {max(held):.1%}.",
-            verdict(holds=good, partly=0.84 <= average <= 0.96),
-        )
+    return Claim(
+        f"{whose}: 90 % intervals hold 88 to 92 % on average, 84 to 96 % on each set.",
+        f"{average:.1%} on average, {min(held):.1%} to {max(held):.1%}.",
+        verdict(holds=good, partly=0.84 <= average <= 0.96),
     )
-    return found
 
 
 def render(rows: list[Row]) -> dict[str, Figure]:
     """Ours against both published columns, set by set."""
+    return {"recipe": scores_figure({"ours": ("#c0392b", rows)})}
+
+
+def scores_figure(series: dict[str, tuple[str, list[Row]]]) -> Figure:
+    """Means of some rows against both published columns, set by set.
+
+    Parameters
+    ----------
+    series
+        Under its label, the colour and the rows of each.
+    """
     figure, axes = new_figure(1, 2, height=4.2)
-    names = list(dict.fromkeys(row["set"] for row in rows))
+    every = [row for _, rows in series.values() for row in rows]
+    names = list(dict.fromkeys(row["set"] for row in every))
+    shifts = np.linspace(-0.15, 0.15, len(series)) if len(series) > 1 else [0.0]
     styles = {"HS-BNN": ("#1f6f8b", "s"), "VMG": ("#7d5ba6", "D")}
     for ax, number, score in zip(axes[0], (0, 1), ("rmse", "log_density"), strict=True):
         for place, name in enumerate(names):
-            ours, error = mean_and_error(row[score] for row in where(rows, set=name))
             best = printed(name)["VMG"][number]
             if number == 0 and best == 0:
-                ax.text(1.0, place, "printed as 0.00", ha="center", va="center")
+                ax.text(1.0, place, " printed as 0.00", va="center")
                 continue
             unit, zero = (best, 0.0) if number == 0 else (1.0, best)
             for column, (colour, marker) in styles.items():
                 label = f"{column}, printed" if place == 0 else None
                 x = (printed(name)[column][number] - zero) / unit
                 ax.plot(x, place, marker, color=colour, ms=5, label=label)
-            ax.errorbar(
-                (ours - zero) / unit,
-                place,
-                xerr=np.nan_to_num(error) / unit,
-                fmt="o",
-                ms=5,
-                color="#c0392b",
-                label="ours, ± 2 standard errors" if place == 0 else None,
-            )
+            for shift, (label, (colour, rows)) in zip(
+                shifts, series.items(), strict=True
+            ):
+                found = [row[score] for row in where(rows, set=name)]
+                middle, error = mean_and_error(found)
+                ax.errorbar(
+                    (middle - zero) / unit,
+                    place + shift,
+                    xerr=np.nan_to_num(error) / unit,
+                    fmt="o",
+                    ms=5,
+                    color=colour,
+                    label=f"{label}, ± 2 standard errors" if place == 0 else None,
+                )
         ax.set_yticks(range(len(names)), names)
         ax.invert_yaxis()
         ax.axvline(1.0 if number == 0 else 0.0, color="0.7", lw=1, zorder=0)
@@ -275,4 +300,4 @@ def render(rows: list[Row]) -> dict[str, Figure]:
     axes[0, 0].set_title("less is better", fontsize=10)
     axes[0, 1].set_title("more is better", fontsize=10)
     legend_below(figure, axes[0, 1])
-    return {"recipe": figure}
+    return figure

@@ -35,6 +35,12 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "5 restarts, stacked": {"n_restarts": Restarts(weights="stacked")},
     "20 nodes": {"refine": Nuts(candidates=20)},
     "50 nodes": {"refine": Nuts(candidates=50)},
+    "50 nodes, 4 restarts": {"refine": Nuts(candidates=50), "n_restarts": 4},
+    "noise by the row": {"likelihood": "heteroscedastic"},
+    "noise by the row, 50 nodes": {
+        "likelihood": "heteroscedastic",
+        "refine": Nuts(candidates=50),
+    },
     "trial": {"refine": Nuts(chains=1, warm_up=150, draws=25, depth=2)},
 }
 

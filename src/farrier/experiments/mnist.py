@@ -46,6 +46,11 @@ from ._models import (
 )
 from .published import COMPRESSED
 
+FILES = tuple(
+    f"mnist/{part}-{kind}-ubyte.gz"
+    for part in ("train", "t10k")
+    for kind in ("images-idx3", "labels-idx1")
+)
 NEARLY = 0.01  # of the error rate: no more than this is a small loss
 NOTES = """\
 Error: share of the test digits that the mean of the predictive probabilities gets
@@ -133,11 +138,7 @@ def settings_of(config: Config, part: str) -> dict:
 def data_files(config: Config) -> tuple[str, ...]:
     """The four files of MNIST."""
     del config
-    return tuple(
-        f"mnist/{part}-{kind}-ubyte.gz"
-        for part in ("train", "t10k")
-        for kind in ("images-idx3", "labels-idx1")
-    )
+    return FILES
 
 
 def fit(

@@ -1,0 +1,358 @@
+"""Digits: error against nodes, over weights of the divergences and their schedules.
+
+Two hidden layers of 400 units. With the exact bound (`kl_weight` 1) the posterior turns
+off more nodes than the digits can spare; with a small weight it turns off none. Between
+them is a frontier, and a weight that is high at first and low at the end (`KlRelease`)
+is one way along it. Only weight 1 is a bound on the evidence: any other is a declared
+choice of the objective.
+
+Candidates are fitted to the first 50,000 training digits and judged on the last 10,000
+(`choose/...`). The rule: the least error among those that keep at most 200 nodes, then
+those that keep more. The first few by that rule are fitted to all 60,000 digits and
+tested (`final/1`, ...); no test digit is looked at before. Errors are those of the
+compacted network after the last epoch.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import datasets
+from ..estimators import HorseshoeClassifier
+from ..infer.train import KlRelease
+from ..plots import Axes, Figure, legend_below, new_figure
+from ._harness import (
+    Claim,
+    Row,
+    Work,
+    markdown,
+    settings_without,
+    verdict,
+    where,
+)
+from ._models import classified
+from .mnist import FILES, standard_error
+
+HOURS = "about 40 minutes on 2 cores"
+GOAL_NODES, GOAL_ERROR = 200, 0.014
+CHOOSE, FINAL = "choose", "final"  # what a part does, and how its name begins
+CONSTANT, RELEASED = "constant", "released"
+COLOURS = {CONSTANT: "#c05a2e", RELEASED: "#1f6f8b"}
+CANDIDATES: dict[str, float | KlRelease] = {
+    "1": 1.0,
+    "0.2": 0.2,
+    "0.1": 0.1,
+    "0.05": 0.05,
+    "0.5 to 0.05": KlRelease(peak=0.5, final=0.05),
+    "0.3 to 0.1": KlRelease(peak=0.3, final=0.1),
+    "0.3 to 0.03": KlRelease(peak=0.3, final=0.03),
+    "0.2 to 0.02": KlRelease(peak=0.2, final=0.02),
+}
+NOTES = """\
+Weight of the divergences, or its peak and its final value. Kept: nodes of both layers
+of the compacted network, and in brackets those that the posterior calls on. Error: of
+the compacted network after the last epoch, ± one standard error of a share of so many
+digits; before: of the network that it was compacted from. One seed each.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of the runs.
+
+    Parameters
+    ----------
+    candidates
+        Names of weights, see `CANDIDATES`.
+    finals
+        How many of them are tested, by the rule.
+    rows, held
+        Training rows that are used, from the first, and how many of them at their end
+        judge the candidates.
+    """
+
+    candidates: tuple[str, ...] = tuple(CANDIDATES)
+    finals: int = 2
+    width: int = 400
+    epochs: int = 100
+    learning_rate: float = 0.005
+    kl_warm_up: float = 0.1
+    batch_size: int = 512
+    rows: int = 60_000
+    held: int = 10_000
+    test_rows: int = 10_000
+    draws: int = 100
+    seed: int = 0
+
+
+FULL = Config()
+SMOKE = Config(
+    candidates=("0.1", "0.3 to 0.03"),
+    finals=1,
+    width=8,
+    epochs=2,
+    rows=320,
+    held=64,
+    test_rows=64,
+    batch_size=128,
+    draws=8,
+)
+
+
+def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
+    """First `choose/0.1`, ... for all candidates, then `final/1`, ..."""
+    found: dict[str, Callable[[Work], list[Row]]] = {
+        f"{CHOOSE}/{name}": partial(judge, config, data, name)
+        for name in config.candidates
+    }
+    for place in range(1, config.finals + 1):
+        found[f"{FINAL}/{place}"] = partial(test, config, data, place)
+    return found
+
+
+def settings_of(config: Config, part: str) -> dict[str, Any]:
+    """Those of one fit; what is tested depends on all candidates and on the rule."""
+    own = settings_without(config, "candidates", "finals", "test_rows")
+    kind, name = part.split("/")
+    if kind == CHOOSE:
+        return own | {"weight": repr(CANDIDATES[name])}
+    weights = [repr(CANDIDATES[name]) for name in config.candidates]
+    rule = {"most_nodes": GOAL_NODES, "test_rows": config.test_rows}
+    return own | rule | {"weights": weights}
+
+
+def data_files(config: Config) -> tuple[str, ...]:
+    """The four files of MNIST."""
+    del config
+    return FILES
+
+
+def judge(config: Config, data: Path, name: str, work: Work) -> list[Row]:
+    """A candidate without the last training rows, and its scores on them."""
+    X, y = datasets.mnist(data)
+    first = config.rows - config.held
+    fit, held = slice(first), slice(first, config.rows)
+    model = fitted(config, name, X[fit], y[fit], work)
+    row = about(config, name, CHOOSE) | {"rows": first}
+    return [row | scores(model, X[held], y[held])]
+
+
+def test(config: Config, data: Path, place: int, work: Work) -> list[Row]:
+    """The candidate at a place by the rule: all training rows, and the test rows."""
+    judged = where([*work.rows], kind=CHOOSE)
+    missing = {*config.candidates} - {row["candidate"] for row in judged}
+    if missing:
+        raise FileNotFoundError(
+            f"All candidates must be judged first; {', '.join(sorted(missing))} "
+            f"{'is' if len(missing) == 1 else 'are'} not."
+        )
+    name = ranked(judged)[place - 1]["candidate"]
+    X, y = datasets.mnist(data)
+    rows = slice(config.rows)
+    model = fitted(config, name, X[rows], y[rows], work)
+    X_test, y_test = datasets.mnist(data, "t10k")
+    tested = slice(config.test_rows)
+    row = about(config, name, FINAL) | {"rows": config.rows, "place": place}
+    return [row | scores(model, X_test[tested], y_test[tested])]
+
+
+def ranked(judged: list[Row]) -> list[Row]:
+    """Best first: those with few enough nodes, then the others, by their error."""
+    rule = lambda row: (sum(row["kept"]) > GOAL_NODES, row["error"], sum(row["kept"]))
+    return sorted(judged, key=rule)
+
+
+def given(config: Config, name: str) -> dict[str, Any]:
+    """What the estimator is given, but for the widths: the recipe."""
+    return {
+        "kl_weight": CANDIDATES[name],
+        "kl_warm_up": config.kl_warm_up,
+        "learning_rate_init": config.learning_rate,
+        "batch_size": config.batch_size,
+        "max_iter": config.epochs,
+        "early_stopping": False,
+        "standardise": False,
+        "n_draws": config.draws,
+        "random_state": config.seed,
+    }
+
+
+def fitted(
+    config: Config, name: str, X: np.ndarray, y: np.ndarray, work: Work
+) -> HorseshoeClassifier:
+    """A candidate; nodes that are off leave on the way and do not come back."""
+    widths = (config.width, config.width)
+    model = HorseshoeClassifier(widths, **given(config, name))
+    told = lambda share, history: work.report(share, f"{name}, {config.epochs} epochs")
+    return model.fit(X, y, checkpoint=work.folder / "fit.safetensors", callback=told)
+
+
+def about(config: Config, name: str, kind: str) -> Row:
+    """Which run a row is of."""
+    recipe = ", ".join(f"{k}={v!r}" for k, v in given(config, name).items())
+    widths = (config.width, config.width)
+    return {
+        "kind": kind,
+        "candidate": name,
+        "schedule": RELEASED if is_released(name) else CONSTANT,
+        "epochs": config.epochs,
+        "width": config.width,
+        "recipe": f"HorseshoeClassifier({widths}, {recipe})",
+    }
+
+
+def is_released(name: str) -> bool:
+    """Whether the weight of a candidate falls."""
+    return isinstance(CANDIDATES[name], KlRelease)
+
+
+def scores(model: HorseshoeClassifier, X: np.ndarray, y: np.ndarray) -> Row:
+    """Error and nodes of the compacted network."""
+    small = model.compact()
+    return {
+        **classified(small, X, y),
+        "error_before": classified(model, X, y)["error"],
+        "test_rows": len(y),
+        "kept": [int(kept.sum()) for kept in small.compaction_.keep],
+        "on": [*model.widths_],
+        "bound": float(model.history_.bound[-1]),
+        "seconds": model.history_.seconds,
+    }
+
+
+# -- what is made of the rows ------------------------------------------------------
+
+
+def table(rows: list[Row]) -> str:
+    """Tested candidates, then all of them as they were judged."""
+    text = ""
+    if finals := where(rows, kind=FINAL):
+        text += "Tested, in the order of the rule:\n\n"
+        text += lines_of(finals, "test error, %") + "\n"
+        text += f"The first as one call: `{finals[0]['recipe']}`.\n\n"
+    if judged := where(rows, kind=CHOOSE):
+        text += "Judged on training digits set apart, best by the rule first:\n\n"
+        text += lines_of(ranked(judged), "error, %") + "\n"
+    return text + NOTES
+
+
+def lines_of(rows: list[Row], error: str) -> str:
+    """A line for each row."""
+    columns = ["weight", "schedule", "epochs", error, "before", "log density"]
+    columns += ["nodes kept (on)", "bound a row", "minutes"]
+    lines = [
+        [
+            row["candidate"],
+            row["schedule"],
+            row["epochs"],
+            f"{100 * row['error']:.2f} ± {100 * standard_error(row):.2f}",
+            f"{100 * row['error_before']:.2f}",
+            f"{row['log_density']:.4f}",
+            f"{sum(row['kept'])} of {2 * row['width']}: "
+            f"{' - '.join(map(str, row['kept']))} ({' - '.join(map(str, row['on']))})",
+            f"{row['bound'] / row['rows']:.3f}",
+            f"{row['seconds'] / 60:.1f}",
+        ]
+        for row in rows
+    ]
+    return markdown(columns, lines)
+
+
+def claims(rows: list[Row]) -> list[Claim]:
+    """Ours, beyond the paper."""
+    judged, finals = where(rows, kind=CHOOSE), where(rows, kind=FINAL)
+    found = [goal_claim(finals[0])] if finals else []
+    constant = where(judged, schedule=CONSTANT)
+    released = where(judged, schedule=RELEASED)
+    if constant and released:
+        found.append(release_claim(constant, released))
+    return found
+
+
+def goal_claim(row: Row) -> Claim:
+    """Holds when both figures are reached, partly when one is."""
+    nodes = sum(row["kept"])
+    reached = nodes <= GOAL_NODES, row["error"] <= GOAL_ERROR
+    return Claim(
+        f"Ours: at most {GOAL_ERROR:.1%} test error on digits with at most "
+        f"{GOAL_NODES} of 800 nodes.",
+        f"Weight of the divergences {row['candidate']}, {row['epochs']} epochs: "
+        f"{row['error']:.2%} with {nodes} of {2 * row['width']} nodes.",
+        verdict(holds=all(reached), partly=any(reached)),
+    )
+
+
+def release_claim(constant: list[Row], released: list[Row]) -> Claim:
+    """Holds when each constant weight has a better released one, partly when one has.
+
+    Better: no more nodes and no more error, on the digits set apart.
+    """
+    better = lambda a, b: a["error"] <= b["error"] and sum(a["kept"]) <= sum(b["kept"])
+    beaten = [any(better(one, row) for one in released) for row in constant]
+    told = [
+        f"{row['candidate']}: {row['error']:.2%} with {sum(row['kept'])}"
+        for row in (*constant, *released)
+    ]
+    return Claim(
+        "Ours: a weight that is released is better than a constant one.",
+        f"Error and nodes on training digits set apart, {'; '.join(told)}.",
+        verdict(holds=all(beaten), partly=any(beaten)),
+    )
+
+
+def render(rows: list[Row]) -> dict[str, Figure]:
+    """Nodes against error, as judged and as tested."""
+    panels = {
+        CHOOSE: "training digits set apart: all candidates",
+        FINAL: "test digits: the first by the rule",
+    }
+    figure, axes = new_figure(1, 2, height=4.0)
+    for ax, (kind, title) in zip(axes[0], panels.items(), strict=True):
+        of_kind = where(rows, kind=kind)
+        for schedule, colour in COLOURS.items():
+            draw(ax, where(of_kind, schedule=schedule), schedule, colour)
+        ax.plot(
+            [0, GOAL_NODES, GOAL_NODES],
+            [100 * GOAL_ERROR, 100 * GOAL_ERROR, 0],
+            color="0.5",
+            ls="--",
+            lw=1,
+            label=f"at most {GOAL_ERROR:.1%} and {GOAL_NODES} nodes",
+        )
+        ax.set_xlim(0, 1.1 * max([2 * GOAL_NODES, *(sum(r["kept"]) for r in rows)]))
+        ax.set_ylim(1.0, 1.1 * max([2.0, *(100 * row["error"] for row in rows)]))
+        ax.set_xlabel("nodes of the compacted network, both layers")
+        ax.set_ylabel("error, % (± one standard error)")
+        ax.set_title(title, fontsize=10)
+    legend_below(figure, axes[0, 0])
+    return {"frontier": figure}
+
+
+def draw(ax: Axes, rows: list[Row], schedule: str, colour: str) -> None:
+    """The points of one schedule, labelled with their weights."""
+    ax.errorbar(
+        [sum(row["kept"]) for row in rows],
+        [100 * row["error"] for row in rows],
+        yerr=[100 * standard_error(row) for row in rows],
+        fmt="o",
+        ms=5,
+        lw=1,
+        color=colour,
+        label=f"{schedule} weight",
+    )
+    for number, row in enumerate(sorted(rows, key=lambda row: sum(row["kept"]))):
+        # Neighbours have their labels on either side: they may be near each other.
+        left = schedule == RELEASED and number % 2 == 0
+        ax.annotate(
+            row["candidate"],
+            (sum(row["kept"]), 100 * row["error"]),
+            xytext=(-6 if left else 6, 4 if schedule == CONSTANT else -10),
+            textcoords="offset points",
+            ha="right" if left else "left",
+            fontsize=8,
+            color=colour,
+        )

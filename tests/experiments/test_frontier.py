@@ -1,0 +1,150 @@
+"""Digits, error against nodes: which rows are seen, the rule, table, claims."""
+
+import numpy as np
+import pytest
+
+from farrier import KlRelease, TrainingWarning, datasets
+from farrier.experiments import frontier
+from farrier.experiments._harness import Work
+
+
+def made_row(name="0.1", error=0.016, kept=(100, 95), kind=frontier.CHOOSE, **more):
+    row = frontier.about(frontier.FULL, name, kind)
+    row |= {"error": error, "error_before": error, "log_density": -0.06}
+    row |= {"kept": [*kept], "on": [*kept], "test_rows": 10_000, "rows": 50_000}
+    return row | {"bound": -1e4, "seconds": 200.0, "part": f"{kind}/{name}"} | more
+
+
+def made_rows():
+    return [
+        made_row("1", 0.026, (50, 40)),
+        made_row("0.05", 0.013, (200, 250)),
+        made_row("0.1", 0.016, (100, 95)),
+        made_row("0.3 to 0.03", 0.0145, (90, 80)),
+    ]
+
+
+def work_in(folder, rows=()):
+    return Work(folder, lambda share, text: None, rows)
+
+
+def test_candidates_are_judged_before_the_first_are_tested(tmp_path):
+    names = list(frontier.parts(frontier.FULL, tmp_path))
+    assert names[0] == "choose/1"
+    assert names[-2:] == ["final/1", "final/2"]
+    assert len(names) == len(frontier.CANDIDATES) + 2 <= 10
+
+
+def test_what_is_tested_depends_on_all_candidates():
+    small = frontier.SMOKE
+    assert "0.1" in frontier.settings_of(small, "choose/0.1")["weight"]
+    final = frontier.settings_of(small, "final/1")
+    assert final["weights"] == ["0.1", repr(KlRelease(peak=0.3, final=0.03))]
+    assert final["most_nodes"] == frontier.GOAL_NODES
+
+
+def test_the_rule_takes_few_nodes_first_and_then_the_least_error():
+    names = [row["candidate"] for row in frontier.ranked(made_rows())]
+    assert names == ["0.3 to 0.03", "0.1", "1", "0.05"]
+
+
+def test_nothing_is_tested_before_all_are_judged(tmp_path):
+    judged = [made_row("0.1")]
+    with pytest.raises(FileNotFoundError, match=r"first; 0\.3 to 0\.03 is not"):
+        frontier.test(frontier.SMOKE, tmp_path, 1, work_in(tmp_path, judged))
+
+
+def test_digits_set_apart_are_training_digits_that_no_fit_has_seen(
+    shared_data, tmp_path, monkeypatch
+):
+    asked, seen = [], []
+    read = datasets.mnist
+
+    def mnist(folder, part="train"):
+        asked.append(part)
+        return read(folder, part)
+
+    def fitted(config, name, X, y, work):
+        seen.append(X)
+
+    def scores(model, X, y):
+        seen.append(X)
+        return {}
+
+    monkeypatch.setattr(frontier.datasets, "mnist", mnist)
+    monkeypatch.setattr(frontier, "fitted", fitted)
+    monkeypatch.setattr(frontier, "scores", scores)
+    frontier.judge(frontier.FULL, shared_data, "0.1", work_in(tmp_path))
+    assert asked == ["train"]
+    digits, _ = read(shared_data)
+    np.testing.assert_array_equal(seen[0], digits[:50_000])
+    np.testing.assert_array_equal(seen[1], digits[50_000:])
+
+
+def test_the_recipe_is_what_was_fitted(tmp_path):
+    """The text of a row, read as Python, is the estimator of the run."""
+    row = frontier.about(frontier.FULL, "0.3 to 0.03", frontier.FINAL)
+    names = {"HorseshoeClassifier": frontier.HorseshoeClassifier}
+    model = eval(row["recipe"], names | {"KlRelease": KlRelease})
+    assert model.hidden_layer_sizes == (400, 400)
+    given = frontier.given(frontier.FULL, "0.3 to 0.03")
+    assert {name: model.get_params()[name] for name in given} == given
+
+
+def test_errors_are_those_of_the_compacted_network(tmp_path):
+    random = np.random.default_rng(0)
+    X = random.normal(size=(80, 5)).astype(np.float32)
+    y = (X[:, 0] > 0).astype(int)
+    with pytest.warns(TrainingWarning):
+        model = frontier.fitted(frontier.SMOKE, "0.1", X, y, work_in(tmp_path))
+    found, small = frontier.scores(model, X, y), model.compact()
+    assert found["error"] == np.mean(small.predict(X) != y)
+    assert found["kept"] == [layer.weights.nodes for layer in small.network_.layers]
+
+
+def test_the_table_has_the_tested_ones_first_and_the_recipe():
+    rows = made_rows()
+    rows += [made_row("0.3 to 0.03", 0.0139, (90, 80), frontier.FINAL, place=1)]
+    text = frontier.table(rows)
+    tested, judged = text.index("1.39 ± 0.12"), text.index("1.45 ± 0.12")
+    assert tested < judged < text.index("2.60 ± 0.16")
+    assert "| 170 of 800: 90 - 80 (90 - 80) |" in text
+    assert "kl_weight=KlRelease(peak=0.3, final=0.03" in text
+    assert "Tested" not in frontier.table(made_rows())
+
+
+@pytest.mark.parametrize(
+    ("error", "kept", "expected"),
+    [
+        (0.0139, (90, 80), "holds"),
+        (0.0145, (90, 80), "holds partly"),
+        (0.0139, (190, 80), "holds partly"),
+        (0.0145, (190, 80), "does not hold"),
+    ],
+)
+def test_the_goal_is_both_figures(error, kept, expected):
+    row = made_row("0.3 to 0.03", error, kept, frontier.FINAL)
+    claim = frontier.goal_claim(row)
+    assert claim.verdict == expected
+    assert f"{error:.2%} with {sum(kept)} of 800 nodes" in claim.evidence
+
+
+def test_a_release_is_held_against_each_constant_weight():
+    (claim,) = frontier.claims(made_rows())
+    assert claim.verdict == "holds partly"
+    constant, released = [made_row("0.1")], [made_row("0.3 to 0.03", 0.015, (90, 80))]
+    assert frontier.release_claim(constant, released).verdict == "holds"
+    assert frontier.release_claim(released, constant).verdict == "does not hold"
+    assert frontier.claims(constant) == []
+
+
+def test_the_figure_labels_each_point_with_its_weight():
+    rows = made_rows()
+    rows += [made_row("0.3 to 0.03", 0.0139, (90, 80), frontier.FINAL, place=1)]
+    left, right = frontier.render(rows)["frontier"].axes
+    labels = {text.get_text() for text in left.texts}
+    assert labels == {row["candidate"] for row in made_rows()}
+    assert [text.get_text() for text in right.texts] == ["0.3 to 0.03"]
+    for ax in (left, right):
+        assert ax.get_xlabel()
+        assert ax.get_ylabel()

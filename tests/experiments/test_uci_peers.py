@@ -1,0 +1,123 @@
+"""Other libraries on the tables: parts, limits, failures, table, claims."""
+
+import pytest
+
+from farrier import datasets
+from farrier.environments import PeerError
+from farrier.experiments import uci_peers
+from farrier.experiments._harness import Work
+
+
+def made_rows(peer, name, density, coverage=0.9, splits=3):
+    row = {"peer": peer, "set": name, "rmse": 0.5, "log_density": density}
+    row |= {"crps": 0.3, "coverage": coverage, "seconds": 2.0, "version": "1.2"}
+    row |= {"note": "its defaults", "part": f"{peer}/{name}/0-4"}
+    return [row | {"split": split} for split in range(splits)]
+
+
+def failed(peer, name):
+    row = {"peer": peer, "set": name, "missing": 3, "part": f"{peer}/{name}/0-4"}
+    return row | {"error": "`python peer.py rows.npz` took more than 7.2e+03 s."}
+
+
+def work_in(folder):
+    return Work(folder, lambda share, text: None)
+
+
+def run(tmp_path, shared_data, peer="straight_line"):
+    numbers = range(3)
+    return uci_peers.fit(
+        uci_peers.SMOKE, shared_data, peer, "yacht", numbers, work_in(tmp_path)
+    )
+
+
+def test_parts_are_those_of_our_recipes_for_each_peer(tmp_path):
+    names = list(uci_peers.parts(uci_peers.FULL, tmp_path))
+    assert names[:2] == ["ngboost/boston/0-4", "ngboost/boston/5-9"]
+    assert names[-1] == "bde/yacht/15-19"
+    assert [n for n in names if "protein" in n] == [
+        "ngboost/protein/0-4",
+        "bde/protein/0-4",
+    ]
+    assert not [n for n in names if "year" in n]
+
+
+def test_a_part_goes_by_the_files_of_its_peer_and_its_own_limit():
+    of = lambda part: uci_peers.settings_of(uci_peers.FULL, part)
+    assert "bde==" in str(of("bde/yacht/0-4")["asked"]["requirements.txt"])
+    assert of("bde/yacht/0-4") != of("ngboost/yacht/0-4")
+    assert of("bde/yacht/0-4")["seconds"] < of("bde/protein/0-4")["seconds"]
+    assert "straight_line.py" in of("straight_line/yacht/0-1")["asked"]
+
+
+def test_a_split_has_a_row_of_scores(tmp_path, shared_data):
+    rows = run(tmp_path, shared_data)
+    assert [row["split"] for row in rows] == [0, 1, 2]
+    assert {"rmse", "log_density", "crps", "coverage", "seconds"} <= rows[0].keys()
+    _, y, _ = datasets.uci("yacht", shared_data)
+    assert all(0 < row["rmse"] < y.std() for row in rows)
+
+
+def test_a_peer_that_is_too_slow_keeps_what_it_has(tmp_path, shared_data, monkeypatch):
+    ended = PeerError("`python peer.py rows.npz` took more than 9 s.")
+    good = dict.fromkeys(uci_peers.FIT_KEYS, 1.0) | {"split": 0}
+    good |= {"versions": {"it": "1"}, "note": ""}
+    monkeypatch.setattr(uci_peers, "answers_of", lambda *_: ([good], ended))
+    scored, why = run(tmp_path, shared_data)
+    assert scored["split"] == 0
+    assert why["missing"] == 2
+    assert "took more than 9 s" in why["error"]
+
+
+def test_a_peer_that_cannot_be_installed_is_tried_again(
+    tmp_path, shared_data, monkeypatch
+):
+    def door(*_):
+        raise PeerError("`pip` ended with status 1: no\nsee https://index/simple")
+
+    monkeypatch.setattr(uci_peers, "door", door)
+    with pytest.raises(FileNotFoundError) as caught:
+        run(tmp_path, shared_data, "bde")
+    text = "bde could not be installed: `pip` ended with status 1"
+    assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        ("`a` took more than 9 s.", "`a` took more than 9 s."),
+        ("`a` ended: one\nValueError: no", "`a` ended: ValueError: no"),
+        ("`a` ended: File 'here/there.py'", "`a` ended"),
+    ],
+)
+def test_what_went_wrong_is_said_without_paths(text, short):
+    assert uci_peers.brief(PeerError(text)) == short
+
+
+def test_the_table_has_a_line_for_each_peer_and_names_what_failed():
+    rows = made_rows("ngboost", "yacht", -0.3) + made_rows("bde", "yacht", -0.2)
+    rows += [*made_rows("ngboost", "protein", -2.9), failed("bde", "protein")]
+    text = uci_peers.table(rows)
+    assert "| yacht | NGBoost | 3 | 0.5 ± 0 | 1.58 | 0.70 | -0.3 ± " in text
+    assert "| yacht | bde | 3 |" in text
+    assert "| protein | bde |" not in text
+    assert "bde 1.2: its defaults." in text
+    assert "- bde, protein/0-4: 3 of the splits. `python peer.py rows.npz`" in text
+    figure = uci_peers.render(rows)["peers"]
+    labels = figure.axes[0].get_legend_handles_labels()[1]
+    assert [label for label in labels if label.startswith("bde")]
+    assert uci_peers.render([failed("bde", "protein")]) == {}
+    assert uci_peers.claims([failed("bde", "protein")]) == []
+
+
+def test_claims_on_intervals_and_on_one_peer_against_the_other():
+    rows = made_rows("ngboost", "yacht", -0.3) + made_rows("bde", "yacht", -0.2)
+    rows += made_rows("ngboost", "wine", -0.9, coverage=0.7)
+    rows += made_rows("bde", "wine", -1.0)
+    trees, networks, against = uci_peers.claims(rows)
+    assert (trees.verdict, networks.verdict) == ("does not hold", "holds")
+    assert trees.text.startswith("NGBoost: 90 %")
+    assert against.verdict == "does not hold"
+    assert "lower on wine" in against.evidence
+    only = [row for row in rows if row["set"] == "yacht"]
+    assert uci_peers.claims(only)[-1].verdict == "holds"
