@@ -730,3 +730,11 @@ def test_a_regularised_horseshoe_goes_round(tmp_path):
     np.testing.assert_array_equal(read.predict(X), model.predict(X))
     moments = export.to_numpy(model, method=export.Moments())
     assert np.corrcoef(moments.predict(X), model.predict(X))[0, 1] > 0.99
+
+
+@pytest.mark.parametrize(
+    ("rows", "steps"),
+    [(200, 10_000), (1_000, 6_000), (5_000, 20_000), (1_000_000, 40_000)],
+)
+def test_a_large_table_has_a_larger_budget(rows, steps):
+    assert HorseshoeRegressor()._config(rows).steps == steps

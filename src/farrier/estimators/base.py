@@ -91,11 +91,11 @@ from .checks import (
 
 SMALL = 1_024  # up to so many rows a step sees all of them
 BATCH = 512
-STEPS = 6_000  # budget where a pass is short
+STEPS = 6_000  # budget of a small table
 FEW_ROWS = 256  # with so few rows, wide networks need longer to leave the constant ...
 STEPS_FEW_ROWS = 10_000  # ... and steps are cheap
-PASSES = 40  # budget where a pass is long ...
-MOST_STEPS = 20_000  # ... but never more than this
+STEPS_A_ROW = 4  # budget of a large table, which has more to learn ...
+MOST_STEPS = 40_000  # ... but never more than this
 CHECK_ROWS = 10_000  # training rows kept for the self-check of compaction
 SCORE_ROWS = 1_000  # training rows from which node scores are worked out
 RISING = 0.02  # nats a row; a bound that rises by more at the end is not there yet
@@ -792,7 +792,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         passes: Any = self.max_iter
         if passes == "auto":
             least = STEPS_FEW_ROWS if rows <= FEW_ROWS else STEPS
-            return int(np.clip(PASSES * batches, least, MOST_STEPS))
+            return int(np.clip(STEPS_A_ROW * rows, least, MOST_STEPS))
         if not isinstance(passes, Integral) or passes < 1:
             raise ValueError(
                 "`max_iter` must be 'auto' or a whole number of passes from 1, got "

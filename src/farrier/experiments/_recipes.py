@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import datasets
-from ..estimators import HorseshoeRegressor
+from ..estimators import HorseshoeRegressor, fit_many
 from ..infer.refine import Nuts
 from ..plots import Figure, legend_below, new_figure
 from . import published
@@ -91,16 +91,23 @@ def data_files(config: Config) -> tuple[str, ...]:
 
 
 def fit(config: Config, data: Path, name: str, numbers: range, work: Work) -> list[Row]:
-    """Some splits of one set, one after the other: chains fill all cores."""
+    """Some splits of one set."""
     X, y, splits = datasets.year(data) if name == "year" else datasets.uci(name, data)
+    trains = [splits[number][0] for number in numbers]
+    models = [
+        estimator(config, name, len(train), number)
+        for train, number in zip(trains, numbers, strict=True)
+    ]
+    if all(model.refine is None for model in models):
+        fit_many(models, X, y, rows=trains, after_fit=work.counter(len(models)))
+    else:  # chains fill all cores
+        for done, (model, train) in enumerate(zip(models, trains, strict=True)):
+            work.done(done, len(models))
+            model.fit(X[train], y[train])
     rows = []
-    for done, number in enumerate(numbers):
-        work.done(done, len(numbers))
-        train, test = splits[number]
-        model = estimator(config, name, len(train), number)
-        model.fit(X[train], y[train])
-        row = {"set": name, "split": number} | scores(model, X[test], y[test])
-        rows.append(row)
+    for model, number in zip(models, numbers, strict=True):
+        test = splits[number][1]
+        rows.append({"set": name, "split": number} | scores(model, X[test], y[test]))
     return rows
 
 
