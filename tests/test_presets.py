@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from farrier import GaussianNoise, Horseshoe, HorseshoeRegressor, presets
+from farrier import (
+    GaussianNoise,
+    Horseshoe,
+    HorseshoeRegressor,
+    RegularisedHorseshoe,
+    presets,
+)
+from farrier.infer.refine import REFINEMENTS
 
 
 def test_the_paper_uses_what_it_says():
@@ -24,6 +31,14 @@ def test_every_setting_is_an_argument_of_the_estimator():
     arguments = inspect.signature(HorseshoeRegressor).parameters
     assert presets.paper().keys() <= arguments.keys()
     assert presets.vmg().keys() <= arguments.keys()
+    assert presets.refined(300).keys() <= arguments.keys()
+
+
+@pytest.mark.parametrize(("rows", "chains"), [(300, 4), (1_999, 4), (2_000, 2)])
+def test_each_chain_of_the_refined_recipe_has_a_fit_to_begin_at(rows, chains):
+    settings = presets.refined(rows)
+    assert settings["n_restarts"] == REFINEMENTS[settings["refine"]].chains == chains
+    assert settings["prior"] == RegularisedHorseshoe(slab_scale=1.0)
 
 
 def test_vmg_has_the_noise_prior_in_the_units_of_the_target():

@@ -38,7 +38,9 @@ def test_a_part_goes_by_its_recipe(tmp_path):
         for config in (uci_default.FULL, uci_refined.FULL)
     ]
     assert marks[0] != marks[1]
-    assert "nuts-short" in marks[1]["given"][1]
+    assert "'nuts'" in marks[1]["given"]
+    large = _recipes.settings_of(uci_refined.FULL, "power/0-4")
+    assert "'nuts-short'" in large["given"]
 
 
 def test_recipe_of_small_and_large_tables():

@@ -116,7 +116,7 @@ def fit(
     ] = False,
     preset: Annotated[
         str | None,
-        typer.Option("--preset", help="Settings with a name: paper."),
+        typer.Option("--preset", help="Settings with a name: paper, or refined."),
     ] = None,
     max_iter: Annotated[
         int | None,
@@ -160,9 +160,10 @@ def fit(
     from ..tables.parquet import is_large
 
     read = _streamed if stream or is_large(data) else _in_memory
-    if read is _streamed and refine is not None:
+    if read is _streamed and (refine is not None or preset == "refined"):
+        option = "--refine" if preset is None else "--preset refined"
         raise ValueError(
-            "--refine samples with all rows in memory: leave it out, or give a table "
+            f"{option} samples with all rows in memory: leave it out, or give a table "
             "that fits there."
         )
     table = read(data, target, drop or [], task, missing, holdout, seed)
@@ -175,7 +176,7 @@ def fit(
         "refine": refine,
         "max_iter": max_iter,
     }
-    estimator = _estimator(columns.task, hidden, preset, chosen, seed)
+    estimator = _estimator(columns.task, table.rows, hidden, preset, chosen, seed)
     about = {"file": data.name, "rows": table.rows, "why": table.why}
     about["columns"] = table.described
     for line in _table_lines(columns, about, table.tested):
@@ -359,6 +360,7 @@ def _split(
 
 def _estimator(
     task: str,
+    rows: int,
     hidden: str | None,
     preset: str | None,
     chosen: dict[str, Any],
@@ -367,7 +369,10 @@ def _estimator(
     from .. import presets
     from ..estimators.tabular import CLASSES
 
-    known: dict[str, Callable[[], dict[str, Any]]] = {"paper": presets.paper}
+    known: dict[str, Callable[[], dict[str, Any]]] = {
+        "paper": presets.paper,
+        "refined": lambda: presets.refined(rows),
+    }
     if preset is not None and preset not in known:
         raise ValueError(f"--preset must be one of {[*known]}, got {preset!r}.")
     settings = known[preset]() if preset else {}

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import datasets
+from .. import datasets, presets
 from ..estimators import HorseshoeRegressor, fit_many
 from ..infer.refine import Nuts
 from ..plots import Figure, legend_below, new_figure
@@ -27,10 +27,9 @@ from ._harness import (
     verdict,
     where,
 )
-from .uci import LARGE, files_of, mean, rmse
+from .uci import LARGE, LONG, files_of, mean, rmse
 
 BLOCK = 5  # splits in one part
-MANY_ROWS = 2_000  # tables from which chains are short
 COVERAGE = 0.9
 SCORE_DRAWS = 400  # of targets, for the CRPS
 # Sets whose RMSE may equal the printed one: it has one digit, or two sets share it.
@@ -40,7 +39,7 @@ TRIAL = Nuts(chains=1, warm_up=150, draws=25, depth=2)  # does it run at all?
 RECIPES: dict[str, Callable[[int], dict[str, Any]]] = {
     "default": lambda rows: {},
     "trial": lambda rows: {"refine": TRIAL},
-    "refined": lambda rows: {"refine": "nuts" if rows < MANY_ROWS else "nuts-short"},
+    "refined": presets.refined,
 }
 
 
@@ -79,10 +78,10 @@ def blocks(name: str, most_splits: int) -> dict[str, range]:
 
 
 def settings_of(config: Config, part: str) -> dict[str, Any]:
-    """Those of one part, and what the recipe makes of small and large tables."""
+    """Those of one part, and what the recipe makes of a table of few or many rows."""
     own = settings_without(config, *PLAN)
-    sizes = (0, MANY_ROWS)
-    return own | {"given": [repr(RECIPES[config.recipe](rows)) for rows in sizes]}
+    rows = presets.MANY_ROWS if part.partition("/")[0] in LONG else 0
+    return own | {"given": repr(RECIPES[config.recipe](rows))}
 
 
 def data_files(config: Config) -> tuple[str, ...]:
