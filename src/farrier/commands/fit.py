@@ -163,7 +163,7 @@ def fit(
     if read is _streamed and (refine is not None or preset == "refined"):
         option = "--refine" if preset is None else "--preset refined"
         raise ValueError(
-            f"{option} samples with all rows in memory: leave it out, or give a table "
+            f"{option} needs all rows in memory: leave it out, or give a table "
             "that fits there."
         )
     table = read(data, target, drop or [], task, missing, holdout, seed)

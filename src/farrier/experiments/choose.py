@@ -4,9 +4,9 @@ Of the training rows of a standard split a tenth is set apart at random; the can
 are fitted to the rest and judged on that tenth. No test row is ever looked at. A
 recipe has to be good by both scores, so that the gain of a candidate over the plain
 variational fit is the sum of two: that of the log density, and that of -ln RMSE, both
-in nats. What wins is the best mean gain over the sets, once among the candidates that
-are not sampled and once among those that are; and apart for tables of few and of many
-rows. The latter have one split, since more rows are set apart there, and shorter
+in nats. What wins is the best mean gain over the sets, apart for tables of few and of
+many rows; the table has the best of those that are not sampled and of those that are.
+Tables of many rows have one split, since more rows are set apart there, and shorter
 chains.
 """
 
