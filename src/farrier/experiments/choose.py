@@ -259,20 +259,23 @@ def claims(rows: list[Row]) -> list[Claim]:
 
 
 def render(rows: list[Row]) -> dict[str, Figure]:
-    """Gains of each candidate, set by set: without and with chains."""
-    figure, axes = new_figure(1, 2, height=6.0)
+    """Gains of each candidate, set by set: without chains, and with them."""
     names = list(dict.fromkeys(row["set"] for row in rows))
-    for ax, sampled in zip(axes[0], (False, True), strict=True):
+    figures = {}
+    for title, sampled in (("variational", False), ("sampled", True)):
+        figure, axes = new_figure(1, 1, height=6.0)
+        ax = axes[0, 0]
         draw(ax, rows, names, sampled=sampled)
         ax.axvline(0, color="0.6", lw=1, zorder=0)
         ax.set_yticks(range(len(names)), names)
         ax.set_ylim(len(names) - 0.5, -0.5)
         for place in range(1, len(names)):
             ax.axhline(place - 0.5, color="0.9", lw=1, zorder=0)
-        ax.set_xlabel("gain over the plain fit (nats; ± 2 SE)")
-        ax.set_title("sampled" if sampled else "variational", fontsize=10)
+        ax.set_xlabel("gain over the plain fit, log density - ln RMSE (nats; ± 2 SE)")
+        ax.set_title(title, fontsize=10)
         legend_below(figure, ax)
-    return {"gains": figure}
+        figures[title] = figure
+    return figures
 
 
 def draw(ax: Axes, rows: list[Row], names: list[str], *, sampled: bool) -> None:
