@@ -150,6 +150,16 @@ def test_without_warm_up_the_divergences_have_full_weight_at_once():
     )
 
 
+def test_the_noise_of_rows_waits_for_most_of_the_warm_up():
+    """Of 12 steps of warm-up 10 at 0, one half-way, then 1 (T6)."""
+    schedule = Schedule.create(TrainConfig(steps=24, kl_warm_up=0.5))
+    shares = jax.vmap(schedule.noise_share)(jnp.arange(24, dtype=jnp.int32))
+    np.testing.assert_allclose(shares[:10], 0, atol=1e-12)
+    np.testing.assert_allclose(shares[10:], [0.5] + 13 * [1], rtol=1e-12)
+    at_once = Schedule.create(TrainConfig(steps=24, kl_warm_up=0.0))
+    assert at_once.noise_share(jnp.zeros((), jnp.int32)) == 1
+
+
 def test_a_released_weight_by_hand():
     """Up over 2 steps, at the peak until step 4, down to the final one at 8 (T5)."""
     release = KlRelease(peak=0.5, final=0.1, begin=0.4, end=0.8)

@@ -8,9 +8,15 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
+from farrier.core.families import Conditional
 from farrier.core.priors import Gaussian, Horseshoe
 from farrier.core.scales import AuxiliaryHalfCauchy, HalfCauchy
-from farrier.model.likelihoods import Categorical, GaussianNoise
+from farrier.model.likelihoods import (
+    Categorical,
+    GaussianLikelihood,
+    GaussianNoise,
+    HeteroscedasticNoise,
+)
 from farrier.model.network import Network
 
 ROWS, D_IN, TARGETS = 12, 3, 2
@@ -255,6 +261,42 @@ def test_a_row_has_the_noise_of_its_number_in_the_batch(getkey, likelihood):
         np.testing.assert_allclose(total, term, rtol=1e-9)
     again = network.bound(x[7:], y[7:], weight[7:], key=key).log_likelihood
     assert abs(again - parts[1].log_likelihood) > 1e-6
+
+
+def test_noise_of_rows_waits_until_it_has_a_share(getkey):
+    """At share 0 the bound is that of equal noise, and g learns nothing (T6), (L1)."""
+    noise = HeteroscedasticNoise()
+    network = network_of(Horseshoe(), key=getkey(), likelihood=noise, sd=0.3)
+    x, y = data(NOISE, key=getkey())
+    weight, key = jnp.linspace(0.5, 2.0, ROWS), getkey()
+
+    def gradient(share):
+        loss = lambda n: n.bound(x, y, weight, key=key, noise_share=share).total
+        output = eqx.filter_grad(loss)(network).output
+        kernel, kappa = output.weights.kernel, output.scales["kappa"].q
+        leaves = (kernel.loc, kernel.log_scale, output.weights.bias.loc, kappa.loc)
+        sizes = [np.abs(np.asarray(v)).reshape(2 * TARGETS, -1).max(1) for v in leaves]
+        return np.stack(sizes)
+
+    *_, f = network.conditionals(x, jnp.arange(ROWS), key=key)
+    gamma = network.likelihood.gamma
+    equal = GaussianLikelihood(gamma, 1.0, 0.01)
+    means = Conditional(*(v[:TARGETS] for v in (f.factor, f.loc, f.spread, f.noise)))
+    expected = weight @ equal.expected_log_density(y, means)
+    waiting = network.bound(x, y, weight, key=key, noise_share=0.0)
+    np.testing.assert_allclose(waiting.log_likelihood, expected, rtol=1e-9)
+    assert (gradient(0.0)[:, :TARGETS] > 0).all()
+    np.testing.assert_array_equal(gradient(0.0)[:, TARGETS:], 0)
+    assert (gradient(0.5) > 0).all()
+    whole, half = (
+        network.bound(x, y, weight, key=key, noise_share=share) for share in (1.0, 0.5)
+    )
+    again = network.bound(x, y, weight, key=key)
+    np.testing.assert_array_equal(whole.total, again.total)
+    assert len({float(v.log_likelihood) for v in (whole, half, waiting)}) == 3
+    np.testing.assert_array_equal(
+        whole.total - whole.log_likelihood, waiting.total - waiting.log_likelihood
+    )
 
 
 # --- the output layer -------------------------------------------------------------

@@ -192,6 +192,10 @@ class Conditional(eqx.Module):
         """Variance, factor included."""
         return self.factor**2 * self.spread
 
+    def times(self, share: Float[Array, "nodes 1"]) -> "Conditional":
+        """The law of so large a share of each node."""
+        return Conditional(self.factor * share, self.loc, self.spread, self.noise)
+
     def draw(self) -> Float[Array, "nodes batch"]:
         """Mean + standard deviation x noise."""
         return self.factor * (self.loc + jnp.sqrt(self.spread) * self.noise)

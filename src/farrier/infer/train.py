@@ -27,6 +27,7 @@ RECORDS_PER_CHUNK = 10
 CHUNKS = 40
 PLATEAU_RECORDS = 40  # a tenth of the budget
 LEAST_RECORDS = 10  # from which a slope at the end is told
+NOISE_WAITS = 5 / 6  # of the warm-up, before rows have a noise of their own
 COMPILER_OPTIONS = {
     # XLA's own choice is 256 bits; where a processor has no wider, nothing changes.
     "xla_cpu_prefer_vector_width": 512,
@@ -294,6 +295,12 @@ class Schedule(eqx.Module):
             weight = self.release.towards(weight, step)
         return weight * jnp.minimum(1, ramp)
 
+    def noise_share(self, step: Int[Array, ""]) -> Float[Array, ""]:
+        """Share of the noise that rows have of their own: 1 after the warm-up (T6)."""
+        done = (step + 1).astype(self.kl_weight.dtype)
+        ramp = done / jnp.maximum(self.warm_up, 1).astype(self.kl_weight.dtype)
+        return jnp.clip((ramp - NOISE_WAITS) / (1 - NOISE_WAITS), 0, 1)
+
     def share(self, step: Int[Array, ""]) -> Float[Array, ""]:
         """Share of a step in the moving average."""
         steps = (step + 1).astype(self.averaging.dtype)
@@ -505,7 +512,10 @@ def step_on(
     def loss(params):
         network = eqx.combine(params, fixed)
         key_step, first = fold_in(key, state.step), part.first(len(x))
-        bound = network.bound(x, y, weight, key=key_step, first=first).cut(part.parts)
+        share = schedule.noise_share(state.step)
+        bound = network.bound(
+            x, y, weight, key=key_step, first=first, noise_share=share
+        ).cut(part.parts)
         kl_weight = schedule.kl_weight_at(state.step)
         terms = bound.terms()
         loss = -bound.weighted(kl_weight) / total

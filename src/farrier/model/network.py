@@ -4,13 +4,14 @@ bound = sum_i weight_i E_q[ln p(y_i | x_i)] - sum over layers of KL(q || p)     
 """
 
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from ..core.bound import Bound
 from ..core.families import Conditional
@@ -109,6 +110,7 @@ class Network(eqx.Module):
         *,
         key: PRNGKeyArray,
         first: int | Int[Array, ""] = 0,
+        noise_share: float | Float[Array, ""] = 1.0,
     ) -> Bound:
         """An unbiased draw of the bound (B1).
 
@@ -119,11 +121,32 @@ class Network(eqx.Module):
         first
             Number of the first row, where these are a part of a batch: a row has the
             noise of its number.
+        noise_share
+            Of what makes the noise of a row, where it has its own (T6): at 0 all rows
+            have the same, and the outputs that make it learn nothing.
         """
         rows = jnp.arange(len(x)) + jnp.asarray(first, int)
         *_, f = self.conditionals(x, rows, key=key)
+        network, outputs = self, self.likelihood.d_out
+        if self.likelihood.kinds > 1:
+            share = jnp.asarray(noise_share, f.loc.dtype)
+            of_noise = jnp.arange(outputs) >= outputs // self.likelihood.kinds
+            f = f.times(jnp.where(of_noise, share, 1)[:, None])
+            network = self._held(of_noise & (share == 0))
         log_likelihood = weight @ self.likelihood.expected_log_density(y, f)
-        return Bound(log_likelihood, self.kl(key=key))
+        return Bound(log_likelihood, network.kl(key=key))
+
+    def _held(self, still: Bool[Array, " d_out"]) -> Self:
+        """The network, of whose outputs some are constants."""
+
+        def held(leaf: Any) -> Any:
+            if not eqx.is_inexact_array(leaf) or leaf.shape[:1] != still.shape:
+                return leaf
+            rows = still.reshape(-1, *(1,) * (leaf.ndim - 1))
+            return jnp.where(rows, lax.stop_gradient(leaf), leaf)
+
+        where = lambda network: (network.output.weights, network.output.scales)
+        return eqx.tree_at(where, self, jax.tree.map(held, where(self)))
 
     def conditionals(
         self,
