@@ -93,6 +93,25 @@ def fit_each(
     fit_many(models, x, y, rows=rows, after_fit=work.counter(len(models)))
 
 
+def fit_to_parts(
+    models: Sequence[HorseshoeRegressor],
+    X: np.ndarray,
+    y: np.ndarray,
+    parts: Sequence[np.ndarray],
+    work: Work,
+) -> None:
+    """Fit each to rows of its own: at once, or one by one where chains fill all cores.
+
+    `parts` are the numbers of these rows.
+    """
+    if all(model.refine is None for model in models):
+        fit_many(models, X, y, rows=parts, after_fit=work.counter(len(models)))
+        return
+    for done, (model, rows) in enumerate(zip(models, parts, strict=True)):
+        work.done(done, len(models))
+        model.fit(X[rows], y[rows])
+
+
 def nodes(model: HorseshoeClassifier | HorseshoeRegressor) -> dict[str, list]:
     """Nodes counted both ways, and the norms of expected weights, largest first."""
     norms = [np.sort(layer)[::-1] for layer in model.weight_norms_]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import datasets, presets
-from ..estimators import HorseshoeRegressor, fit_many
+from ..estimators import HorseshoeRegressor
 from ..infer.refine import Nuts
 from ..plots import Figure, legend_below, new_figure
 from . import published
@@ -27,6 +27,7 @@ from ._harness import (
     verdict,
     where,
 )
+from ._models import fit_to_parts
 from .uci import LARGE, LONG, files_of, mean, rmse
 
 BLOCK = 5  # splits in one part
@@ -97,12 +98,7 @@ def fit(config: Config, data: Path, name: str, numbers: range, work: Work) -> li
         estimator(config, name, len(train), number)
         for train, number in zip(trains, numbers, strict=True)
     ]
-    if all(model.refine is None for model in models):
-        fit_many(models, X, y, rows=trains, after_fit=work.counter(len(models)))
-    else:  # chains fill all cores
-        for done, (model, train) in enumerate(zip(models, trains, strict=True)):
-            work.done(done, len(models))
-            model.fit(X[train], y[train])
+    fit_to_parts(models, X, y, trains, work)
     rows = []
     for model, number in zip(models, numbers, strict=True):
         test = splits[number][1]

@@ -22,12 +22,13 @@ import numpy as np
 
 from .. import datasets
 from ..core.priors import Horseshoe, RegularisedHorseshoe
-from ..estimators import HorseshoeRegressor, fit_many
+from ..estimators import HorseshoeRegressor
 from ..estimators.base import BATCH, SMALL
 from ..infer.refine import Nuts
 from ..infer.restarts import Restarts
 from ..plots import Axes, Figure, legend_below, new_figure
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
+from ._models import fit_to_parts
 from .uci import LARGE, LONG, files_of, mean, rmse
 
 HOURS = "about two hours on 2 cores"
@@ -113,13 +114,7 @@ def fit(config: Config, data: Path, name: str, candidate: str, work: Work) -> li
         apart = round(HELD_OUT * len(train))
         parts.append((train[:apart], train[apart:]))
         models.append(estimator(config, name, candidate, len(train) - apart, split))
-    if "refine" in CANDIDATES[candidate]:  # chains fill all cores
-        for split, (model, (_, rest)) in enumerate(zip(models, parts, strict=True)):
-            work.done(split, len(models))
-            model.fit(X[rest], y[rest])
-    else:
-        told = work.counter(len(models))
-        fit_many(models, X, y, rows=[rest for _, rest in parts], after_fit=told)
+    fit_to_parts(models, X, y, [rest for _, rest in parts], work)
     rows = []
     for split, (model, (held, _)) in enumerate(zip(models, parts, strict=True)):
         row = {"set": name, "candidate": candidate, "split": split}
