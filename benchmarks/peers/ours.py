@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from protocol import sample_crps, score_fit
 
-from farrier import HorseshoeRegressor
+from farrier import HorseshoeRegressor, presets
 
 DRAWS = 4_000  # for the CRPS
 
@@ -34,13 +34,14 @@ class Fitted:
 
 
 def fit(x_train: np.ndarray, y_train: np.ndarray, x_test: np.ndarray) -> Fitted:
-    """The default fit, and sampling after it where that is asked for."""
+    """The default fit, or that of the refined recipe."""
     warnings.simplefilter("ignore")
-    model = HorseshoeRegressor(random_state=0, refine=REFINE)
+    recipe = presets.refined(len(x_train)) if RECIPE == "refined" else {}
+    model = HorseshoeRegressor(random_state=0, **recipe)
     model.fit(x_train, y_train)
     return Fitted(model, x_test, model.predict(x_test))
 
 
-REFINE = sys.argv[2] or None
-NOTE = f'refine="{REFINE}"' if REFINE else "its defaults"
+RECIPE = sys.argv[2]
+NOTE = "presets.refined" if RECIPE == "refined" else "its defaults"
 score_fit(fit, packages=("farrier", "jax", "numpy"), note=NOTE)

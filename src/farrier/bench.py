@@ -472,19 +472,19 @@ def concrete(data: Path) -> dict[str, float]:
     program = (
         "import sys, time, warnings\n"
         "from pathlib import Path\n"
-        "from farrier import HorseshoeRegressor, datasets\n"
+        "from farrier import HorseshoeRegressor, datasets, presets\n"
         "warnings.simplefilter('ignore')\n"
         "X, y, splits = datasets.uci('concrete', Path(sys.argv[1]))\n"
         "rows = splits[0][0]\n"
-        "refine = sys.argv[2] or None\n"
-        "model = HorseshoeRegressor((50,), random_state=0, refine=refine)\n"
+        "recipe = presets.refined(len(rows)) if sys.argv[2] == 'refined' else {}\n"
+        "model = HorseshoeRegressor((50,), random_state=0, **recipe)\n"
         "began = time.perf_counter()\n"
         "model.fit(X[rows], y[rows])\n"
         "print(time.perf_counter() - began)\n"
     )
     return {
-        "default_s": printed(program, str(data), ""),
-        "refined_s": printed(program, str(data), "nuts"),
+        "default_s": printed(program, str(data), "default"),
+        "refined_s": printed(program, str(data), "refined"),
     }
 
 

@@ -47,7 +47,7 @@ STEP_SHAPES = ("8-50-1", "784-400-400-10")
 TRAINING_PEER = "uq360"
 FIT_PEERS = ("bde", "ngboost", "sklearn_gp")
 FIT_DATA, FIT_SPLIT = "concrete", 0
-OURS = {"farrier": "", "farrier_refined": "nuts"}  # our own fits, and their `refine`
+OURS = {"farrier": "default", "farrier_refined": "refined"}  # our fits: their recipes
 # Seconds that one process may take.
 STEPS_SECONDS, FIT_SECONDS = 600, 1_800
 STEP_KEYS = {"step_s", "note", "versions"}  # what an answer must hold
