@@ -707,7 +707,7 @@ def two_processes() -> dict[str, float]:
     return found
 
 
-def one_and_two(shape: str = "784-400-400-10") -> dict[str, float]:
+def one_and_two(shape: str = DIGITS) -> dict[str, float]:
     """Milliseconds of a step of this process by itself and of two, and of its parts."""
     here, both = Meshed.over(jax.local_devices()), current()
     assert isinstance(both, Meshed)

@@ -161,7 +161,7 @@ def fit(
 
     read = _streamed if stream or is_large(data) else _in_memory
     if read is _streamed and (refine is not None or preset == "refined"):
-        option = "--refine" if preset is None else "--preset refined"
+        option = "--refine" if refine is not None else "--preset refined"
         raise ValueError(
             f"{option} needs all rows in memory: leave it out, or give a table "
             "that fits there."

@@ -210,7 +210,7 @@ def table(rows: list[Row]) -> str:
                     name,
                     candidate,
                     len(found),
-                    f"{middle:+.3f} ± {error / 2:.3f}",
+                    f"{middle:+.3f}" + (f" ± {error / 2:.3f}" if error >= 0 else ""),
                     f"{mean(found, 'log_density'):.3f}",
                     f"{mean(found, 'rmse'):.3g}",
                     r_hat,

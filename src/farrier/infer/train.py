@@ -288,18 +288,20 @@ class Schedule(eqx.Module):
 
     def kl_weight_at(self, step: Int[Array, ""]) -> Float[Array, ""]:
         """Weight of the divergences: linear over the warm-up, constant or released."""
-        done = (step + 1).astype(self.kl_weight.dtype)
-        ramp = done / jnp.maximum(self.warm_up, 1).astype(self.kl_weight.dtype)
         weight = self.kl_weight
         if self.release is not None:
             weight = self.release.towards(weight, step)
-        return weight * jnp.minimum(1, ramp)
+        return weight * jnp.minimum(1, self._warmth(step))
 
     def noise_share(self, step: Int[Array, ""]) -> Float[Array, ""]:
         """Share of the noise that rows have of their own: 1 after the warm-up (T6)."""
-        done = (step + 1).astype(self.kl_weight.dtype)
-        ramp = done / jnp.maximum(self.warm_up, 1).astype(self.kl_weight.dtype)
-        return jnp.clip((ramp - NOISE_WAITS) / (1 - NOISE_WAITS), 0, 1)
+        done = self._warmth(step) - NOISE_WAITS
+        return jnp.clip(done / (1 - NOISE_WAITS), 0, 1)
+
+    def _warmth(self, step: Int[Array, ""]) -> Float[Array, ""]:
+        """Steps done over those of the warm-up: 1 at its end, and more after it."""
+        dtype = self.kl_weight.dtype
+        return (step + 1).astype(dtype) / jnp.maximum(self.warm_up, 1).astype(dtype)
 
     def share(self, step: Int[Array, ""]) -> Float[Array, ""]:
         """Share of a step in the moving average."""
