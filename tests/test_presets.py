@@ -41,6 +41,13 @@ def test_each_chain_of_the_refined_recipe_has_a_fit_to_begin_at():
     assert "refine" not in presets.refined(2_000)
 
 
+@pytest.mark.parametrize("rows", [1_999, 2_000])
+def test_each_noise_of_the_refined_recipe_has_two_fits(rows):
+    settings = presets.refined(rows)
+    assert settings["likelihood"] == ("gaussian", "heteroscedastic")
+    assert settings["n_restarts"] >= 4
+
+
 def test_vmg_has_the_noise_prior_in_the_units_of_the_target():
     """A precision x of y is sd^2 x for y / sd, and that is Gamma(6, 6 / sd^2)."""
     likelihood = presets.vmg(target_sd=15.0)["likelihood"]

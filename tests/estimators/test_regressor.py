@@ -608,7 +608,7 @@ def test_a_compacted_network_of_low_rank_is_read_as_such(fitted, monkeypatch):
     model = copy.copy(fitted)
     model.posterior = Node()
     keep = (np.arange(8) < 3,)
-    small = drop(model._build(2, (8,), 1.0), keep)
+    small = drop(model._build(2, (8,), model._likelihood_for(1.0, 0)), keep)
     assert small.output.weights.factor.shape == (1, 4, 4)
     arrays = persist.flatten(small, "small")
     again = model._read_network(keep, None, "small", arrays, drawn=False)
@@ -734,7 +734,7 @@ def test_a_regularised_horseshoe_goes_round(tmp_path):
 
 @pytest.mark.parametrize(
     ("rows", "steps"),
-    [(200, 10_000), (1_000, 6_000), (5_000, 20_000), (1_000_000, 40_000)],
+    [(200, 10_000), (1_000, 6_000), (5_000, 20_000), (1_000_000, 160_000)],
 )
 def test_a_large_table_has_a_larger_budget(rows, steps):
     assert HorseshoeRegressor()._config(rows).steps == steps

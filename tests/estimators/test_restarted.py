@@ -148,3 +148,67 @@ def test_partial_fit_is_refused(fitted):
     one.__dict__ |= {k: v for k, v in vars(model).items() if k not in vars(one)}
     with pytest.raises(ValueError, match="or mixes several fits"):
         one.fit(X, Y)
+
+
+BOTH = {"likelihood": ("gaussian", "heteroscedastic"), "n_restarts": 2}
+
+
+def test_fits_take_noise_models_in_turn(tmp_path):
+    """(W3): half of the draws have one noise for all rows."""
+    model = regressor(**BOTH).fit(X, Y)
+    g = np.asarray(model.network_.kernels[-1])[..., 1]
+    assert sorted([g[:15].any(), g[15:].any()]) == [False, True]
+    noise, _ = model.predict_variance(X)
+    assert np.ptp(noise) > 0
+    model.save(tmp_path / "model.safetensors")
+    read = load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(read.log_density(X, Y), model.log_density(X, Y))
+    assert read.likelihood == model.likelihood
+    predictor = export.to_numpy(model)
+    small = model.compact()
+    found, expected = (m.predict(X, return_std=True) for m in (predictor, small))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_chains_have_the_noise_of_the_fit_that_they_begin_at(tmp_path, monkeypatch):
+    monkeypatch.setattr("farrier.estimators.base.AGREE", np.inf)
+    method = Nuts(candidates=5, chains=2, warm_up=150, draws=25, kept=20, depth=3)
+    model = regressor(refine=method, max_iter=100, **BOTH).fit(X, Y)
+    g = np.asarray(model.network_.kernels[-1])[..., 1]
+    assert sorted([g[:10].any(), g[10:].any()]) == [False, True]
+    assert model.sampling_.r_hat >= 1 / np.sqrt(2)
+    model.save(tmp_path / "model.safetensors")
+    read = load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(read.log_density(X, Y), model.log_density(X, Y))
+
+
+def test_draws_of_a_lost_noise_model_still_make_a_file(tmp_path, monkeypatch):
+    """Where the fit with noise by the row failed, the file has its output all the same.
+
+    What a file holds is told by the settings alone.
+    """
+    from farrier.estimators import base
+
+    def first(runs):
+        return [r for r in runs if r.state.network.likelihood.d_out == 1]
+
+    monkeypatch.setattr(base, "_best_first", first)
+    with pytest.warns(TrainingWarning, match="mixes 1 of 2 fits"):
+        model = regressor(**BOTH).fit(X, Y)
+    assert not np.asarray(model.network_.kernels[-1])[..., 1].any()
+    model.save(tmp_path / "model.safetensors")
+    read = load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(read.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"n_restarts": 1}, "names 2 noise models.*`n_restarts` asks for 1.*2 fits"),
+        ({"likelihood": ("gaussian", "laplace")}, r"`likelihood` must be .*'laplace'"),
+        ({"likelihood": ()}, r"`likelihood` must be one of .*got \(\)"),
+    ],
+)
+def test_noise_models_are_checked(given, said):
+    with pytest.raises(ValueError, match=said):
+        regressor(**BOTH | given).fit(X, Y)

@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 from farrier import Restarts
 from farrier.core.priors import Horseshoe
 from farrier.infer.compact import find_nodes
-from farrier.infer.predict import log_densities
+from farrier.infer.predict import log_densities, mixture
 from farrier.infer.restarts import (
     allotted,
     drawn,
@@ -22,7 +22,11 @@ from farrier.infer.restarts import (
 )
 from farrier.infer.train import Data
 from farrier.model.drawn import DrawnNetwork
-from farrier.model.likelihoods import Categorical, GaussianNoise
+from farrier.model.likelihoods import (
+    Categorical,
+    GaussianNoise,
+    HeteroscedasticNoise,
+)
 from farrier.model.network import Network
 
 X = jr.normal(jr.key(0), (30, 2))
@@ -149,3 +153,41 @@ def test_classes_have_no_noise():
 def test_settings_are_checked(given, said):
     with pytest.raises(ValueError, match=said):
         Restarts(**given)
+
+
+def test_equal_noise_is_noise_by_the_row_with_nothing_in_its_output():
+    """(W3): lifted draws have the densities that they had before."""
+    targets, rows = 2, 30.0
+    likelihood = GaussianNoise().build(targets, rows=rows)
+    by_row = HeteroscedasticNoise().build(targets, rows=rows)
+    some = drawn(network(0, likelihood=likelihood)[0], 20, key=jr.key(1))
+    lifted = some.under(by_row)
+    y = jnp.abs(X)
+    for draws in (some, lifted):
+        assert draws.noise_sd.shape == (20, targets)
+    before, after = (
+        log_densities(draws, X, y, draws.noise_sd, key=jr.key(0))
+        for draws in (some, lifted)
+    )
+    np.testing.assert_allclose(after, before, rtol=1e-12)
+    form = DrawnNetwork.like(network(0, likelihood=by_row)[0], 20)
+    assert jax.tree.map(jnp.shape, lifted) == jax.tree.map(jnp.shape, form)
+    kappa = np.asarray(lifted.scales["output_kappa"])
+    np.testing.assert_array_equal(kappa[:, :targets], kappa[:, :1].repeat(2, 1))
+    assert not kappa[:, targets:].any()
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_fits_with_different_noise_are_one_posterior(first):
+    """Its noise depends on the row in the draws of one fit alone (W1), (W3)."""
+    noises = [GaussianNoise(), HeteroscedasticNoise()]
+    fits = [
+        network(seed, likelihood=noises[(first + seed) % 2].build(1, rows=30.0))
+        for seed in (0, 1)
+    ]
+    both = mixed(fits, np.array([0.5, 0.5]), X, 20, key=jr.key(3))
+    mix = mixture(both, X, both.noise_sd, key=jr.key(0))
+    spread = np.ptp(np.asarray(mix.noise_sd)[..., 0], axis=1)
+    halves = [slice(0, 10), slice(10, 20)]
+    assert not spread[halves[first]].any()
+    assert (spread[halves[1 - first]] > 0).all()

@@ -93,7 +93,7 @@ def fit(
         typer.Option(
             "--likelihood",
             help="heteroscedastic: noise that depends on the row. By default gaussian; "
-            "for regression alone.",
+            "for regression alone. Of gaussian,heteroscedastic, --restarts mixes both.",
         ),
     ] = None,
     restarts: Annotated[
@@ -170,7 +170,7 @@ def fit(
     columns = table.columns
     chosen = {
         "prior": prior,
-        "likelihood": likelihood,
+        "likelihood": _several(likelihood),
         "n_restarts": restarts,
         "input_horseshoe": input_horseshoe,
         "refine": refine,
@@ -382,6 +382,11 @@ def _estimator(
         settings["hidden_layer_sizes"] = _widths(hidden)
     settings |= {name: value for name, value in chosen.items() if value is not None}
     return CLASSES[task](**settings, random_state=seed)
+
+
+def _several(text: str | None) -> str | tuple[str, ...] | None:
+    """A name, or several with commas between them."""
+    return tuple(text.split(",")) if text and "," in text else text
 
 
 def _widths(text: str) -> tuple[int, ...]:

@@ -95,7 +95,7 @@ STEPS = 6_000  # budget of a small table
 FEW_ROWS = 256  # with so few rows, wide networks need longer to leave the constant ...
 STEPS_FEW_ROWS = 10_000  # ... and steps are cheap
 STEPS_A_ROW = 4  # budget of a large table, which has more to learn ...
-MOST_STEPS = 40_000  # ... but never more than this
+MOST_STEPS = 160_000  # ... but never more than this
 CHECK_ROWS = 10_000  # training rows kept for the self-check of compaction
 SCORE_ROWS = 1_000  # training rows from which node scores are worked out
 RISING = 0.02  # nats a row; a bound that rises by more at the end is not there yet
@@ -385,7 +385,8 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         self._rows_seen = total
         jobs = []
         for number in range(count):
-            network = self._build(d_in, widths, total, number)
+            likelihood = self._likelihood_for(total, number)
+            network = self._build(d_in, widths, likelihood, number)
             if going_on:
                 old = self._variational()
                 network = _with_rows(old, _with_columns_of(old, network))
@@ -479,7 +480,9 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         weights = WEIGHTS[method.weights](networks, data, self.n_draws, key=key)
         fits = [(network, self._nodes_of(network)) for network in networks]
         few = data.x[: int(data.rows) : -(-int(data.rows) // SCORE_ROWS)]
-        self.network_ = mixed(fits, weights, few, self.n_draws, key=key)
+        self.network_ = self._with_all_outputs(
+            mixed(fits, weights, few, self.n_draws, key=key)
+        )
         self.restarts_ = tuple(
             Restart(_last_bound(run), float(weight), nodes.widths)
             for run, weight, (_, nodes) in zip(runs, weights, fits, strict=True)
@@ -508,7 +511,8 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             key = self._key("refine")
             found = refine(fits, data, method, after_chunk, key=key)
         if found is not None:
-            self.network_, self.sampling_ = found
+            drawn, self.sampling_ = found
+            self.network_ = self._with_all_outputs(drawn)
             self.__dict__.pop("_node_report", None)
             if len(fits) == 1:
                 self._start = fits[0][0]
@@ -688,7 +692,8 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             self._standardise(x, y, weight)
             self._rows_seen = 0.0
             self._built_widths = widths
-            network = self._build(x.shape[1], widths, weight.sum())
+            likelihood = self._likelihood_for(weight.sum(), 0)
+            network = self._build(x.shape[1], widths, likelihood)
             endless = self._endless(len(x), warm_up=PARTIAL_WARM_UP)
             self._run = Run.create(network, endless)
         elif not hasattr(self, "_run"):  # goes on from a `fit`
@@ -705,7 +710,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             x, y, weight * total / weight.sum(), batch_size=config.batch_size
         )
         run = self._run
-        network = _with_total(run.state.network, self._likelihood_for(total))
+        network = _with_total(run.state.network, self._likelihood_for(total, 0))
         state = dataclasses.replace(run.state, network=network)
         history = run.history
         for _ in range(int(data.batches)):
@@ -817,12 +822,16 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         return tuple(int(size) for size in sizes)
 
     def _build(
-        self, d_in: int, widths: tuple[int, ...], rows: float, restart: int = 0
+        self,
+        d_in: int,
+        widths: tuple[int, ...],
+        likelihood: AbstractLikelihood,
+        restart: int = 0,
     ) -> Network:
         return Network.create(
             d_in,
             widths,
-            self._likelihood_for(rows),
+            likelihood,
             checked_choice("prior", self.prior, PRIORS, AbstractPrior),
             checked_choice("posterior", self.posterior, POSTERIORS, AbstractPosterior),
             activation=self.activation,
@@ -838,8 +847,20 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         return jr.fold_in(key, uses.index(purpose))
 
     @abc.abstractmethod
-    def _likelihood_for(self, rows: float) -> AbstractLikelihood:
-        """The likelihood of so many rows."""
+    def _likelihood_for(self, rows: float, fit: int) -> AbstractLikelihood:
+        """The likelihood of so many rows in one of several fits."""
+
+    def _likelihood_of_all(self) -> AbstractLikelihood:
+        """That of the posterior that mixes all fits: the one with the most outputs."""
+        fits = range(self._checked_restarts().count)
+        every = [self._likelihood_for(1.0, fit) for fit in fits]
+        return max(every, key=lambda likelihood: likelihood.d_out)
+
+    def _with_all_outputs(self, network: DrawnNetwork) -> DrawnNetwork:
+        """The draws as a file has them, also where the fits with most were lost."""
+        widest = self._likelihood_of_all()
+        lacking = network.likelihood.d_out < widest.d_out
+        return network.under(widest) if lacking else network
 
     @abc.abstractmethod
     def _targets(self, y: np.ndarray) -> np.ndarray:
@@ -981,7 +1002,9 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             model.compaction_ = model._compaction
         model._fixed = model._read_fixed(arrays)
         ones = tuple(1 for _ in layers)
-        form = eqx.filter_eval_shape(lambda: model._build(1, ones, 1.0))
+        form = eqx.filter_eval_shape(
+            lambda: model._build(1, ones, model._likelihood_of_all())
+        )
         names = form.term_names()
         model.history_ = read_history(names, arrays, header["history"])
         if sampled is not None:
@@ -1017,7 +1040,8 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         widths = tuple(len(kept) for kept in keep)
 
         def skeleton() -> AnyNetwork:
-            network = self._build(self.n_features_in_, widths, 1.0)
+            likelihood = self._likelihood_of_all()
+            network = self._build(self.n_features_in_, widths, likelihood)
             if not drawn:
                 return drop(network, keep, columns)
             # Draws have all columns, those that were taken out with weights of 0.
@@ -1165,7 +1189,7 @@ def _decode(value: Any) -> Any:
         return _OBJECTS[value["object"]](**value["fields"])
     if isinstance(value, dict):
         return {k: v for k, v in value["pairs"]}
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(map(_decode, value)) if isinstance(value, list) else value
 
 
 def _listed(values: np.ndarray | None) -> list | None:

@@ -237,7 +237,8 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
     def _target_scale(self) -> np.ndarray:
         return np.ones(1)
 
-    def _likelihood_for(self, rows: float) -> CategoricalLikelihood:
+    def _likelihood_for(self, rows: float, fit: int) -> CategoricalLikelihood:
+        del fit
         if not isinstance(self.likelihood, Categorical | None):
             raise ValueError(f"`likelihood` must be None, got {self.likelihood!r}.")
         return Categorical().build(len(self.classes_), rows=rows)

@@ -53,7 +53,8 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
     likelihood
         "gaussian", which None stands for (one noise for all rows), "heteroscedastic"
         (noise that depends on the row), or an object such as
-        `GaussianNoise(shape=6, rate=6)` with another prior on the noise.
+        `GaussianNoise(shape=6, rate=6)` with another prior on the noise. Several of
+        these, in a tuple, are taken in turn by the fits of `n_restarts`.
     kl_weight
         Weight of the divergences in the bound; 1 is the exact bound. A `KlRelease`
         lets it fall in the course of the steps.
@@ -266,8 +267,17 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
     def _target_scale(self) -> np.ndarray:
         return self._y_standard.scale
 
-    def _likelihood_for(self, rows: float) -> AbstractNormalLikelihood:
-        choice = "gaussian" if self.likelihood is None else self.likelihood
+    def _likelihood_for(self, rows: float, fit: int) -> AbstractNormalLikelihood:
+        given: Any = "gaussian" if self.likelihood is None else self.likelihood
+        choices = given if isinstance(given, tuple | list) and len(given) else (given,)
+        count = self._checked_restarts().count
+        if len(choices) > count:
+            raise ValueError(
+                f"`likelihood` names {len(choices)} noise models, which fits take in "
+                f"turn, but `n_restarts` asks for {count}. Ask for {len(choices)} fits "
+                "or more."
+            )
+        choice = choices[fit % len(choices)]
         noise = checked_choice("likelihood", choice, NOISES, AbstractNoise)
         return noise.build(self._columns or 1, rows=float(rows))
 

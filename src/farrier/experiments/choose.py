@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import datasets
+from .. import datasets, presets
 from ..core.priors import Horseshoe, RegularisedHorseshoe
 from ..estimators import HorseshoeRegressor
 from ..estimators.base import BATCH, SMALL
@@ -36,6 +36,7 @@ HELD_OUT = 0.1
 LARGE_WIDTH = 100
 PLAIN = "variational"
 SHORT = ("short chains", "short chains, slab 1, 2 restarts")  # of many rows alone
+BOTH = ("both noises, 50 nodes, slab 1, 4 restarts", "both noises, 5 restarts")
 CANDIDATES: dict[str, dict[str, Any]] = {
     PLAIN: {},
     "6,000 steps": {"steps": 6_000},
@@ -59,6 +60,13 @@ CANDIDATES: dict[str, dict[str, Any]] = {
         "likelihood": "heteroscedastic",
         "refine": Nuts(candidates=50),
     },
+    BOTH[0]: {
+        "likelihood": presets.BOTH_NOISES,
+        "refine": Nuts(candidates=50),
+        "prior": RegularisedHorseshoe(slab_scale=1.0),
+        "n_restarts": 4,
+    },
+    BOTH[1]: {"likelihood": presets.BOTH_NOISES, "n_restarts": 5},
     SHORT[0]: {"refine": "nuts-short"},
     SHORT[1]: {
         "refine": "nuts-short",
@@ -68,7 +76,7 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "trial": {"refine": Nuts(chains=1, warm_up=150, draws=25, depth=2)},
 }
 # On tables of many rows; all but the short chains are for those of few.
-OF_MANY_ROWS = (PLAIN, "6,000 steps", "40,000 steps", "5 restarts", *SHORT)
+OF_MANY_ROWS = (PLAIN, "6,000 steps", "40,000 steps", "5 restarts", BOTH[1], *SHORT)
 
 
 @dataclass(frozen=True, kw_only=True)

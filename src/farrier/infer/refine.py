@@ -14,7 +14,7 @@ chains run the same compiled program, one on each core, a few iterations at a ti
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -120,7 +120,9 @@ class Sampling:
     """How the sampling went.
 
     `r_hat` and `effective_draws` are medians over training rows of those of the
-    predictions, chains split in halves; an `r_hat` near 1 says that chains agree.
+    predictions, chains split in halves; an `r_hat` near 1 says that chains agree. Of
+    chains with different noise models, which sample different posteriors, `r_hat` is
+    that of the model whose chains agree least, and effective draws are added up.
     """
 
     chains: int
@@ -475,9 +477,9 @@ def refine(
 ) -> tuple[DrawnNetwork, Sampling] | None:
     """Draws of the posterior, and how the sampling went.
 
-    Chains begin at the fits in turn; these may differ in nothing but their posterior.
-    `after_chunk` is called with the number of iterations that are done. `Ctrl-C` ends
-    it with the draws so far, or with None before there are any.
+    Chains begin at the fits in turn; these may differ in nothing but their posterior
+    and their noise. `after_chunk` is called with the number of iterations that are
+    done. `Ctrl-C` ends it with the draws so far, or with None before there are any.
     """
     began = time.monotonic()
     key_fold, key_start, key_chain, key_noise = jr.split(key, 4)
@@ -488,43 +490,63 @@ def refine(
     counts = np.minimum(counts_of(fits, method.candidates), narrowest)
     counts = tuple(counts.tolist())
     small = [candidates(*fit, counts, few, key=key_fold) for fit in fits]
-    target = Target(small[0], data.x, data.y, data.weight)
-    chains = [
-        Chain.create(target, small[number % len(small)], key_one)
-        for number, key_one in enumerate(jr.split(key_start, method.chains))
-    ]
+    starts = [small[number % len(small)] for number in range(method.chains)]
+    targets = [Target(start, data.x, data.y, data.weight) for start in starts]
+    kinds = kinds_of(starts)
+    keys = jr.split(key_start, method.chains)
+    chains = [*map(Chain.create, targets, starts, keys)]
     watched = few[:: -(-len(few) // WATCHED_ROWS)]
     traces: list[list[Trace]] = []
     outputs: list[np.ndarray] = []
     gradients = 0
-    for done, found in _iterations(target, chains, method, key=key_chain):
+    for done, found in _iterations(targets, chains, kinds, method, key=key_chain):
         gradients += sum(int(trace.gradients.sum()) for trace in found)
         after_chunk(done)
         if done > _chunks(method.warm_up):
             traces.append(found)
-            outputs.append(_watched(target, found, watched))
-            if _is_enough(outputs, method):
+            outputs.append(_watched(targets, found, watched))
+            if _is_enough(outputs, kinds, method):
                 break
     if not traces:
         return None
-    joined = _joined(traces)
-    drawn = _drawn(target, np.asarray(joined.point), method.kept, key=key_noise)
-    r_hat, effective = mixing(np.concatenate(outputs, axis=1))
+    joined = [_joined(traces, members) for members in kinds]
+    parts = [
+        _drawn(targets[members[0]], np.asarray(trace.point), share, key=key_noise)
+        for members, trace in zip(kinds, joined, strict=True)
+        if (share := method.kept * len(members) // method.chains)
+    ]
+    accepted = np.concatenate([trace.acceptance.ravel() for trace in joined])
+    r_hat, effective = mixing_of(np.concatenate(outputs, axis=1), kinds)
     sampling = Sampling(
         chains=method.chains,
         draws=len(traces) * CHUNK,
         r_hat=r_hat,
         effective_draws=effective,
-        acceptance=float(joined.acceptance.mean()),
-        divergences=int(joined.diverged.sum()),
+        acceptance=float(accepted.mean()),
+        divergences=int(sum(trace.diverged.sum() for trace in joined)),
         gradients=gradients,
         seconds=time.monotonic() - began,
     )
-    return drawn, sampling
+    return DrawnNetwork.joined(parts), sampling
+
+
+def kinds_of(networks: Sequence[Network]) -> list[list[int]]:
+    """Numbers of the networks that have the same noise model, and so one posterior."""
+    kinds: dict[Hashable, list[int]] = {}
+    for number, network in enumerate(networks):
+        settings = eqx.filter(network.likelihood, eqx.is_array, inverse=True)
+        kind = type(network.likelihood), *jax.tree.leaves(settings)
+        kinds.setdefault(kind, []).append(number)
+    return [*kinds.values()]
 
 
 def _iterations(
-    target: Target, chains: list[Chain], method: Nuts, *, key: PRNGKeyArray
+    targets: list[Target],
+    chains: list[Chain],
+    kinds: list[list[int]],
+    method: Nuts,
+    *,
+    key: PRNGKeyArray,
 ) -> Iterator[tuple[int, list[Trace]]]:
     """Iterations that are done, and what all chains found in the last chunk of them.
 
@@ -538,7 +560,8 @@ def _iterations(
         with jax.enable_x64(double):
             chain = chains[index]
             adapting = np.asarray(chain.seen < warm_up)
-            found = advance(target, chain, method.depth, adapting, key=keys[index])
+            target, depth = targets[index], method.depth
+            found = advance(target, chain, depth, adapting, key=keys[index])
             chain, trace = jax.tree.map(np.asarray, found)
             if adapting and int(chain.seen) in ends:
                 chain = jax.tree.map(np.asarray, _new_masses(chain))
@@ -547,41 +570,55 @@ def _iterations(
     with ThreadPoolExecutor(min(len(chains), cores())) as pool:
         for done in range(CHUNK, method.iterations + 1, CHUNK):
             try:
-                # The first chunk compiles the program: once, not in each thread.
-                alone = done == CHUNK
-                pairs = [work(0)] if alone else []
-                pairs += pool.map(work, range(int(alone), len(chains)))
+                # The first chunk compiles a program for each kind, not in each thread.
+                first = [of[0] for of in kinds] if done == CHUNK else []
+                others = [n for n in range(len(chains)) if n not in first]
+                pairs = {number: work(number) for number in first}
+                pairs |= zip(others, pool.map(work, others), strict=True)
             except KeyboardInterrupt:
                 return
-            chains, found = (list(part) for part in zip(*pairs, strict=True))
+            both = [pairs[number] for number in range(len(chains))]
+            chains, found = (list(part) for part in zip(*both, strict=True))
             yield done, found
 
 
-def _joined(traces: list[list[Trace]]) -> Trace:
-    """Traces of all chunks as one: chains x iterations x ..."""
+def _joined(traces: list[list[Trace]], members: list[int]) -> Trace:
+    """Traces of all chunks of these chains as one: chains x iterations x ..."""
     by_chain = [
-        jax.tree.map(lambda *parts: np.concatenate(parts), *chain)
-        for chain in zip(*traces, strict=True)
+        jax.tree.map(lambda *parts: np.concatenate(parts), *(t[n] for t in traces))
+        for n in members
     ]
     return jax.tree.map(lambda *chains: np.stack(chains), *by_chain)
 
 
 def _watched(
-    target: Target, found: list[Trace], rows: Float[Array, "few d_in"]
+    targets: list[Target], found: list[Trace], rows: Float[Array, "few d_in"]
 ) -> np.ndarray:
-    """Outputs of the draws of one chunk on a few rows: chains x draws x the rest."""
-    points = np.stack([trace.point for trace in found])
-    flat = jnp.asarray(points.reshape(-1, points.shape[-1]))
-    outputs = np.asarray(_outputs(target, flat, rows), float)
-    return outputs.reshape(*points.shape[:2], -1)
+    """Predictions by the draws of one chunk on a few rows: chains x draws x the rest.
+
+    Means of targets, or the outputs of classes.
+    """
+    seen = targets[0].network.likelihood.targets or None
+    outputs = [
+        np.asarray(_outputs(target, jnp.asarray(trace.point), rows), float)
+        for target, trace in zip(targets, found, strict=True)
+    ]
+    return np.stack([each[..., :seen].reshape(len(each), -1) for each in outputs])
 
 
-def _is_enough(outputs: list[np.ndarray], method: Nuts) -> bool:
+def _is_enough(outputs: list[np.ndarray], kinds: list[list[int]], method: Nuts) -> bool:
     """Whether predictions have the effective draws that were asked for."""
     done = len(outputs) * CHUNK
     if done % LOOK or done >= _chunks(method.draws):
         return False
-    return mixing(np.concatenate(outputs, axis=1))[1] >= method.effective
+    found = mixing_of(np.concatenate(outputs, axis=1), kinds)
+    return found[1] >= method.effective
+
+
+def mixing_of(outputs: np.ndarray, kinds: list[list[int]]) -> tuple[float, float]:
+    """The worst R-hat of chains of one kind, and the effective draws of all kinds."""
+    r_hats, effective = zip(*(mixing(outputs[of]) for of in kinds), strict=True)
+    return max(r_hats), sum(effective)
 
 
 def _drawn(

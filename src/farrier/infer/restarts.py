@@ -6,7 +6,8 @@ A variational posterior sits on one mode; fits from other seeds sit on others. T
 mixture is a set of draws, as sampling leaves behind: each fit has draws in proportion
 to its weight. Node k is the k-th best node of each fit. All keep as many as the fit
 that needs most, the others are folded into those (C1); a fit that has fewer gets dead
-nodes, whose weights are zero.
+nodes, whose weights are zero. Fits may differ in their noise: draws with equal noise
+are draws with noise by the row where its output is zero (W3).
 
 Weights are equal, or those that make the rows of the fit most likely (stacking):
 
@@ -18,7 +19,6 @@ from dataclasses import dataclass
 from numbers import Integral
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -148,12 +148,7 @@ def mixed(
             part = drawn(small, share, key=key_draws)
             parts.append(pick_draws(part, _order(fits[number][1], counts)))
     widest = tuple(np.max([part.widths for part in parts], axis=0).tolist())
-    parts = [_widened(part, widest) for part in parts]
-    arrays = [(p.kernels, p.biases, p.scales, p.noise_sd) for p in parts]
-    joined = jax.tree.map(lambda *each: jnp.concatenate(each), *arrays)
-    return eqx.tree_at(
-        lambda n: (n.kernels, n.biases, n.scales, n.noise_sd), parts[0], joined
-    )
+    return DrawnNetwork.joined([_widened(part, widest) for part in parts])
 
 
 def _order(nodes: Nodes, counts: tuple[int, ...]) -> tuple[np.ndarray, ...]:

@@ -4,9 +4,11 @@ It answers as a `Network` does wherever a posterior is looked at draw by draw. A
 goes by its number, and a smaller set of them is spread evenly over the whole.
 """
 
+from collections.abc import Sequence
 from typing import Self, TypeAlias
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
@@ -45,6 +47,40 @@ class DrawnNetwork(eqx.Module):
             jnp.zeros((draws, network.likelihood.targets)),
             network.likelihood,
             network.activation,
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence["DrawnNetwork"]) -> Self:
+        """The draws of all parts, one part after the other, as one posterior.
+
+        They may differ in their noise: all get the likelihood with the most outputs.
+        """
+        likelihoods = [part.likelihood for part in parts]
+        widest = max(likelihoods, key=lambda likelihood: likelihood.d_out)
+        alike = [part.under(widest) for part in parts]
+        arrays = [(p.kernels, p.biases, p.scales, p.noise_sd) for p in alike]
+        joined = jax.tree.map(lambda *each: jnp.concatenate(each), *arrays)
+        return cls(*joined, widest, parts[0].activation)
+
+    def under(self, likelihood: AbstractLikelihood) -> Self:
+        """The same draws, whose outputs that only this likelihood has are 0 (W3).
+
+        Draws with equal noise are draws with noise by the row (L4) where g = 0.
+        """
+        own = self.likelihood.d_out
+        more = likelihood.d_out - own
+        kernels, biases, scales = self.kernels, self.biases, self.scales
+        if more:
+            last = jnp.pad(kernels[-1], ((0, 0), (0, 0), (0, more)))
+            kernels = (*kernels[:-1], last)
+            biases = (*biases[:-1], jnp.pad(biases[-1], ((0, 0), (0, more))))
+            of_output = {n: v for n, v in scales.items() if n.startswith("output_")}
+            scales = scales | {
+                name: jnp.pad(jnp.tile(value[:, None], own), ((0, 0), (0, more)))
+                for name, value in of_output.items()
+            }
+        return type(self)(
+            kernels, biases, scales, self.noise_sd, likelihood, self.activation
         )
 
     @property
