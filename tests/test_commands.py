@@ -120,8 +120,11 @@ def test_a_held_out_row_is_none_of_those_trained_on(fitted, folder):
 def test_several_fits_leave_one_model_and_no_checkpoint(folder, tmp_path):
     model = tmp_path / "model.safetensors"
     options = ("--target", "price", "--missing", "impute", "--restarts", "2")
+    options += ("--likelihood", "gaussian,heteroscedastic")
     run("fit", folder / "prices.csv", *options, *QUICK, "-o", model)
-    assert len(load(model).estimator.restarts_) == 2
+    estimator = load(model).estimator
+    assert len(estimator.restarts_) == 2
+    assert estimator.likelihood == ("gaussian", "heteroscedastic")
     assert [p.name for p in tmp_path.iterdir()] == [model.name]
 
 
@@ -179,6 +182,10 @@ def stop(done, note):
         (("--target", "price", "--drop", "size", "--preset", "x"), "got 'x'"),
         (("--target", "price", "--drop", "size", "--prior", "flat"), "got 'flat'"),
         (("--target", "price", "--drop", "size", "--likelihood", "no"), "got 'no'"),
+        (
+            ("--target", "price", "--drop", "size", "--likelihood", "gaussian,no"),
+            "names 2 noise models, which fits take in turn",
+        ),
         (("--target", "price", "--drop", "size", "--max-iter", "0"), "got 0"),
         (("--target", "price", "-o", "."), "is a folder"),
         (("--target", "price", "-o", "no/where"), "There is no folder 'no'"),

@@ -59,8 +59,10 @@ class DrawnNetwork(eqx.Module):
         widest = max(likelihoods, key=lambda likelihood: likelihood.d_out)
         alike = [part.under(widest) for part in parts]
         arrays = [(p.kernels, p.biases, p.scales, p.noise_sd) for p in alike]
-        joined = jax.tree.map(lambda *each: jnp.concatenate(each), *arrays)
-        return cls(*joined, widest, parts[0].activation)
+        kernels, biases, scales, noise_sd = jax.tree.map(
+            lambda *each: jnp.concatenate(each), *arrays
+        )
+        return cls(kernels, biases, scales, noise_sd, widest, parts[0].activation)
 
     def under(self, likelihood: AbstractLikelihood) -> Self:
         """The same draws, whose outputs that only this likelihood has are 0 (W3).
