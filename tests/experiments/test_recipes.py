@@ -1,10 +1,13 @@
 """Our own recipes: parts, scores, cells that are ahead, claims."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from farrier import TrainingWarning, datasets
+from farrier import TrainingWarning, datasets, presets
 from farrier.experiments import _recipes, choose, uci_default, uci_refined
 from farrier.experiments.published import HORSESHOE, VMG_ORIGINAL
 
@@ -40,7 +43,8 @@ def test_a_part_goes_by_its_recipe(tmp_path):
     assert marks[0] != marks[1]
     assert "'nuts'" in marks[1]["given"]
     large = _recipes.settings_of(uci_refined.FULL, "power/0-4")
-    assert large["given"] == "{'n_restarts': 5}"
+    assert large["given"] == repr(presets.refined(2_000))
+    assert "'n_restarts': 5" in large["given"]
 
 
 def test_recipe_of_small_and_large_tables():
@@ -208,3 +212,15 @@ def test_rows_set_apart_are_training_rows(shared_data, tmp_path, monkeypatch):
     train, test = ({tuple(row) for row in X[part]} for part in splits[0])
     assert rows <= train
     assert not rows & (test - train)
+
+
+def test_the_readme_has_the_figures_of_the_last_run():
+    root = Path(__file__).parents[2]
+    found = {}
+    for recipe in ("default", "refined"):
+        text = (root / f"results/uci-{recipe}/rows.json").read_text(encoding="utf-8")
+        parts = json.loads(text)["parts"].values()
+        found[recipe] = [row for part in parts for row in part["rows"]]
+    expected = _recipes.beside(found)
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    assert expected in readme, "put this into it:\n" + expected

@@ -217,6 +217,31 @@ machine did at the time. `year` waits for its file.
 """
 
 
+def beside(recipes: dict[str, list[Row]]) -> str:
+    """For the README: each recipe beside both published columns, and what that says."""
+    columns = ["set", "HS-BNN", "VMG"]
+    for recipe in recipes:
+        columns += [f"farrier, {recipe}", "90 % intervals hold"]
+    lines = []
+    for name in datasets.UCI:
+        line = [name, *(f"{a:.2f} / {b:.2f}" for a, b in printed(name).values())]
+        for rows in recipes.values():
+            if not (found := where(rows, set=name)):
+                line += ["not run yet", ""]
+                continue
+            means = [mean(found, score) for score in ("rmse", "log_density")]
+            line.append(" / ".join(f"{value:#.3g}" for value in means))
+            line.append(f"{mean(found, 'coverage'):.1%}")
+        lines.append(line)
+    told = [
+        f"- {recipe}, {claim.text.removeprefix('Ours: ').removesuffix('.')}: "
+        f"{claim.verdict}. {claim.evidence}"
+        for recipe, rows in recipes.items()
+        for claim in claims(rows)
+    ]
+    return "\n".join([markdown(columns, lines), *told]) + "\n"
+
+
 def claims(rows: list[Row]) -> list[Claim]:
     """Ours: ahead in every cell holds when all sets are there and none is behind."""
     found = []
