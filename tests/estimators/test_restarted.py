@@ -164,6 +164,10 @@ def test_fits_take_noise_models_in_turn(tmp_path):
     read = load(tmp_path / "model.safetensors")
     np.testing.assert_array_equal(read.log_density(X, Y), model.log_density(X, Y))
     assert read.likelihood == model.likelihood
+    assert read.restarts_ == model.restarts_
+    found = sorted(restart.likelihood for restart in read.restarts_)
+    assert found == ["gaussian", "heteroscedastic"]
+    assert "nodes on, heteroscedastic)" in model.summary()["restarts"]
     predictor = export.to_numpy(model)
     small = model.compact()
     found, expected = (m.predict(X, return_std=True) for m in (predictor, small))

@@ -484,8 +484,8 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             mixed(fits, weights, few, self.n_draws, key=key)
         )
         self.restarts_ = tuple(
-            Restart(_last_bound(run), float(weight), nodes.widths)
-            for run, weight, (_, nodes) in zip(runs, weights, fits, strict=True)
+            Restart(_last_bound(run), float(weight), nodes.widths, fit.likelihood.name)
+            for run, weight, (fit, nodes) in zip(runs, weights, fits, strict=True)
         )
         self.__dict__.pop("_node_report", None)
         return fits

@@ -90,7 +90,9 @@ _SAMPLING = record(
     gradients=whole(0),
     seconds=is_number,
 )
-_RESTARTS = list_of(record(bound=is_number, weight=is_number, widths=list_of(whole(0))))
+_FIT = {"bound": is_number, "weight": is_number, "widths": list_of(whole(0))}
+_FITS = record(**_FIT), record(**_FIT, likelihood=is_text)  # older files do not tell it
+_RESTARTS = list_of(lambda v: any(is_fit(v) for is_fit in _FITS))
 _KINDS = {
     "warm_start": (bool, int),
     "shrink": (bool, int),

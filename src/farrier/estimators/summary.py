@@ -145,10 +145,12 @@ def _training(history: History) -> str:
 
 
 def _restarts(model: NetworkEstimator) -> str:
-    """Bound, weight and widths of each fit."""
+    """Bound, weight and widths of each fit, and its noise where they differ in it."""
+    differ = len({r.likelihood for r in model.restarts_}) > 1
     each = [
         f"{r.bound / model._rows_seen:.3f} (weight {r.weight:.2f}, "
-        f"{' and '.join(map(str, r.widths))} nodes on)"
+        f"{' and '.join(map(str, r.widths))} nodes on"
+        f"{f', {r.likelihood}' if differ else ''})"
         for r in model.restarts_
     ]
     return f"{len(each)} fits of bound {', '.join(each)}"

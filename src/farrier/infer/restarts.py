@@ -48,11 +48,14 @@ class Restart:
         Share of the fit in the mixture.
     widths
         Nodes on in each hidden layer.
+    likelihood
+        Name of its noise model.
     """
 
     bound: float
     weight: float
     widths: tuple[int, ...]
+    likelihood: str = ""  # older files do not tell
 
 
 def equal_weights(

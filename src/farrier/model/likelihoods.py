@@ -29,6 +29,8 @@ MOST_LOG = 10.0  # of g, either way: beyond it exp(g) is held back, to stay fini
 class AbstractLikelihood(eqx.Module):
     """The law of the target given the network's outputs."""
 
+    name: ClassVar[str]
+
     @abc.abstractmethod
     def expected_log_density(
         self, y: Float[Array, "batch targets"] | Int[Array, " batch"], f: Conditional
@@ -200,6 +202,8 @@ class AbstractNormalLikelihood(AbstractLikelihood):
 class GaussianLikelihood(AbstractNormalLikelihood):
     """Noise of one precision for all rows, unknown for each target (L1)."""
 
+    name: ClassVar[str] = "gaussian"
+
     @property
     def d_out(self) -> int:
         """One output for each target."""
@@ -236,6 +240,8 @@ class HeteroscedasticLikelihood(AbstractNormalLikelihood):
 
     The outputs are f of all targets, then g of all targets.
     """
+
+    name: ClassVar[str] = "heteroscedastic"
 
     @property
     def d_out(self) -> int:
@@ -290,6 +296,7 @@ def _exp(g: Float[Array, "targets batch"]) -> Float[Array, "targets batch"]:
 class CategoricalLikelihood(AbstractLikelihood):
     """Classes by softmax (L2)."""
 
+    name: ClassVar[str] = "categorical"
     classes: int
 
     @property
@@ -407,7 +414,7 @@ class GaussianNoise(AbstractNoise):
     Gamma(6, 6) stops at more than the noise of many tables.
     """
 
-    name: ClassVar[str] = "gaussian"
+    name: ClassVar[str] = GaussianLikelihood.name
 
     def build(self, targets: int, *, rows: float) -> GaussianLikelihood:
         """The likelihood of `rows` rows; q(gamma) starts with mean 1."""
@@ -423,7 +430,7 @@ class HeteroscedasticNoise(AbstractNoise):
     do not ask for it, g is 0 and the noise that of `GaussianNoise`.
     """
 
-    name: ClassVar[str] = "heteroscedastic"
+    name: ClassVar[str] = HeteroscedasticLikelihood.name
 
     def build(self, targets: int, *, rows: float) -> HeteroscedasticLikelihood:
         """The likelihood of `rows` rows; q(gamma) starts with mean 1."""
@@ -440,7 +447,7 @@ NOISES: dict[str, AbstractNoise] = {
 class Categorical:
     """Classes by softmax."""
 
-    name: ClassVar[str] = "categorical"
+    name: ClassVar[str] = CategoricalLikelihood.name
 
     def build(self, d_out: int, *, rows: float) -> CategoricalLikelihood:
         """The likelihood of `d_out` classes."""
