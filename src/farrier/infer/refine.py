@@ -164,7 +164,7 @@ Point = tuple[LayerPoint, ...]  # one for each layer, the output last
 class Target(eqx.Module):
     """The posterior that is sampled, up to a constant (H1)."""
 
-    network: Network  # its priors, likelihood and shapes; its posterior says nothing
+    network: Network  # its posterior says no more than where a chain begins
     x: Float[Array, "rows d_in"]
     y: Float[Array, "rows targets"] | Int[Array, " rows"]
     weight: Float[Array, " rows"]
@@ -328,14 +328,14 @@ class Chain(eqx.Module):
     seen: Int[Array, ""]  # iterations so far
 
     @classmethod
-    def create(cls, target: Target, start: Network, key: PRNGKeyArray) -> "Chain":
-        """A chain before its first iteration, near a draw of `start`."""
-        return jax.tree.map(np.asarray, _first(target, start, key=key))
+    def create(cls, target: Target, key: PRNGKeyArray) -> "Chain":
+        """A chain before its first iteration, near a draw of the target's network."""
+        return jax.tree.map(np.asarray, _first(target, key=key))
 
 
 @eqx.filter_jit
-def _first(target: Target, start: Network, *, key: PRNGKeyArray) -> Chain:
-    flat, unravel = ravel_pytree(start_of(start, key=key))
+def _first(target: Target, *, key: PRNGKeyArray) -> Chain:
+    flat, unravel = ravel_pytree(start_of(target.network, key=key))
     flat = ascended(target, flat)
     state = blackjax.nuts.init(flat, lambda v: target.log_density(unravel(v)))
     mass = _masses[0](len(flat))
@@ -494,7 +494,7 @@ def refine(
     targets = [Target(start, data.x, data.y, data.weight) for start in starts]
     kinds = kinds_of(starts)
     keys = jr.split(key_start, method.chains)
-    chains = [*map(Chain.create, targets, starts, keys)]
+    chains = [*map(Chain.create, targets, keys)]
     watched = few[:: -(-len(few) // WATCHED_ROWS)]
     traces: list[list[Trace]] = []
     outputs: list[np.ndarray] = []
