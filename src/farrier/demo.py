@@ -17,6 +17,7 @@ import numpy as np
 from .datasets import cubic, two_two_one
 from .estimators import HorseshoeClassifier, HorseshoeRegressor, TrainingWarning
 from .plots import cubic_figure, structure_figure
+from .presets import PAPER_NETWORK
 
 PRIORS = ("horseshoe", "gaussian")
 CUBIC_WIDTHS = (50, 100, 1000)
@@ -38,7 +39,8 @@ def fit_cubic(prior: str, width: int) -> tuple[dict, dict]:
     x, y = cubic(seed=DATA_SEED)
     x_test, y_test = cubic(200, seed=TEST_SEED)
     began = time.monotonic()
-    model = HorseshoeRegressor((width,), prior=prior, random_state=0).fit(x, y)
+    chosen = PAPER_NETWORK | {"prior": prior, "random_state": 0}
+    model = HorseshoeRegressor((width,), **chosen).fit(x, y)
     seconds = time.monotonic() - began
     error = np.asarray(model.predict(x_test)) - y_test
     row = {

@@ -150,14 +150,29 @@ def test_without_warm_up_the_divergences_have_full_weight_at_once():
     )
 
 
-def test_the_noise_of_rows_waits_for_most_of_the_warm_up():
-    """Of 12 steps of warm-up 10 at 0, one half-way, then 1 (T6)."""
-    schedule = Schedule.create(TrainConfig(steps=24, kl_warm_up=0.5))
-    shares = jax.vmap(schedule.noise_share)(jnp.arange(24, dtype=jnp.int32))
-    np.testing.assert_allclose(shares[:10], 0, atol=1e-12)
-    np.testing.assert_allclose(shares[10:], [0.5] + 13 * [1], rtol=1e-12)
+def test_the_noise_of_rows_waits_until_after_the_warm_up():
+    """Of 20 steps, 12 of warm-up and 2 more at 0, one half-way, then 1 (T6)."""
+    schedule = Schedule.create(TrainConfig(steps=20, kl_warm_up=0.6))
+    steps = jnp.arange(20, dtype=jnp.int32)
+    shares = jax.vmap(schedule.noise_share)(steps)
+    np.testing.assert_allclose(shares[:14], 0, atol=1e-12)
+    np.testing.assert_allclose(shares[14:], [0.5] + 5 * [1], rtol=1e-12)
+    # A run that never ends has it soon after the warm-up, and one without, at once.
+    endless = Schedule.create(TrainConfig(steps=2**30, kl_warm_up=6 / 2**30))
+    shares = jax.vmap(endless.noise_share)(steps)
+    np.testing.assert_allclose(shares, 7 * [0] + 13 * [1], atol=1e-6)
     at_once = Schedule.create(TrainConfig(steps=24, kl_warm_up=0.0))
     assert at_once.noise_share(jnp.zeros((), jnp.int32)) == 1
+    # However long the warm-up is, a fifth of the steps has it whole.
+    late = Schedule.create(TrainConfig(steps=20, kl_warm_up=1.0))
+    shares = jax.vmap(late.noise_share)(steps)
+    np.testing.assert_allclose(shares, 14 * [0] + [0.5] + 5 * [1], atol=1e-12)
+
+
+def test_a_bound_is_not_judged_before_rows_have_their_noise():
+    """After the warm-up, or with two kinds of outputs when both are there (T6)."""
+    schedule = Schedule.create(TrainConfig(steps=20, kl_warm_up=0.6))
+    assert [schedule.settled(kinds) for kinds in (1, 2)] == [12, 16]
 
 
 def test_a_released_weight_by_hand():
@@ -167,8 +182,8 @@ def test_a_released_weight_by_hand():
     weights = jax.vmap(schedule.kl_weight_at)(jnp.arange(10, dtype=jnp.int32))
     by_hand = [0.25, 0.5, 0.5, 0.5, 0.5, 0.4, 0.3, 0.2, 0.1, 0.1]
     np.testing.assert_allclose(weights, by_hand, rtol=1e-12)
-    assert schedule.settled == 8
-    assert Schedule.create(TrainConfig(steps=10, kl_warm_up=0.2)).settled == 2
+    assert schedule.settled(kinds=1) == 8
+    assert Schedule.create(TrainConfig(steps=10, kl_warm_up=0.2)).settled(kinds=1) == 2
 
 
 def test_a_release_at_one_step_is_a_drop():

@@ -92,8 +92,9 @@ def fit(
         str | None,
         typer.Option(
             "--likelihood",
-            help="heteroscedastic: noise that depends on the row. By default gaussian; "
-            "for regression alone. Of gaussian,heteroscedastic, --restarts mixes both.",
+            help="gaussian: the same noise for all rows. By default heteroscedastic: "
+            "it depends on the row. For regression alone; of "
+            "gaussian,heteroscedastic, --restarts mixes both.",
         ),
     ] = None,
     restarts: Annotated[

@@ -142,11 +142,11 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
     def __init__(
         self,
         hidden_layer_sizes=(100,),
-        activation="relu",
+        activation="gelu",
         *,
         prior="horseshoe",
         posterior="factorised",
-        likelihood=None,
+        likelihood="heteroscedastic",
         kl_weight=1.0,
         kl_warm_up=0.6,
         learning_rate_init=0.01,

@@ -41,7 +41,7 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         Nodes of each hidden layer, surely more than needed: the horseshoe prior
         switches off those that the data do not need.
     activation
-        "relu", "tanh" or "gelu".
+        "gelu", "relu" or "tanh".
     prior
         "horseshoe", "centred-horseshoe", "regularised-horseshoe", "gaussian",
         "scale-mixture", "half-cauchy", "exponential", or an object such as
@@ -51,10 +51,10 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         (correlated weights, tied to pseudo-data), or an object such as `Node(rank=2)`
         or `Matrix(pairs=20)`. With "matrix", `compact` keeps all nodes.
     likelihood
-        "gaussian", which None stands for (one noise for all rows), "heteroscedastic"
-        (noise that depends on the row), or an object such as
-        `GaussianNoise(shape=6, rate=6)` with another prior on the noise. Several of
-        these, in a tuple, are taken in turn by the fits of `n_restarts`.
+        "heteroscedastic" (noise that depends on the row, where the data ask for it),
+        "gaussian", which None stands for too (one noise for all rows), or an object
+        such as `GaussianNoise(shape=6, rate=6)` with another prior on the noise.
+        Several of these, in a tuple, are taken in turn by the fits of `n_restarts`.
     kl_weight
         Weight of the divergences in the bound; 1 is the exact bound. A `KlRelease`
         lets it fall in the course of the steps.

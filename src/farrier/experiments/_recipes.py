@@ -79,10 +79,11 @@ def blocks(name: str, most_splits: int) -> dict[str, range]:
 
 
 def settings_of(config: Config, part: str) -> dict[str, Any]:
-    """Those of one part, and what the recipe makes of a table of few or many rows."""
+    """Those of one part, and all that the estimator has for few or many rows."""
     own = settings_without(config, *PLAN)
-    rows = presets.MANY_ROWS if part.partition("/")[0] in LONG else 0
-    return own | {"given": repr(RECIPES[config.recipe](rows))}
+    name = part.partition("/")[0]
+    model = estimator(config, name, presets.MANY_ROWS if name in LONG else 0, 0)
+    return own | {"given": repr(model.get_params())}
 
 
 def data_files(config: Config) -> tuple[str, ...]:

@@ -114,6 +114,7 @@ def splits(
     x, y, every = datasets.uci(about["set"], data)
     chosen: dict[str, Any] = {
         "hidden_layer_sizes": (UNITS,),
+        "activation": "relu",
         "prior": prior,
         "likelihood": NOISES[about["noise"]],
         "max_iter": config.most_iterations,

@@ -27,7 +27,9 @@ RECORDS_PER_CHUNK = 10
 CHUNKS = 40
 PLATEAU_RECORDS = 40  # a tenth of the budget
 LEAST_RECORDS = 10  # from which a slope at the end is told
-NOISE_WAITS = 5 / 6  # of the warm-up, before rows have a noise of their own
+# When rows begin to have a noise of their own, and when they have all of it: so many
+# times the warm-up, but no later than at this share of the budget.
+NOISE_BEGINS, NOISE_IS_THERE = (7 / 6, 0.7), (8 / 6, 0.8)
 COMPILER_OPTIONS = {
     # XLA's own choice is 256 bits; where a processor has no wider, nothing changes.
     "xla_cpu_prefer_vector_width": 512,
@@ -272,11 +274,14 @@ class Schedule(eqx.Module):
             release,
         )
 
-    @property
-    def settled(self) -> int:
-        """The step from which the weight of the divergences stays as it is."""
+    def settled(self, kinds: int) -> int:
+        """The step from which the objective of a network stays as it is.
+
+        `kinds` are those of its outputs: with two, its rows have a noise of their own.
+        """
         falls = 0 if self.release is None else int(self.release.end)
-        return max(int(self.warm_up), falls)
+        waits = math.ceil(self._part(*NOISE_IS_THERE)) if kinds > 1 else 0
+        return max(int(self.warm_up), falls, waits)
 
     def rate(self, step: Int[Array, ""]) -> Float[Array, ""]:
         """Learning rate: half a cosine from `start` to `end`."""
@@ -291,17 +296,21 @@ class Schedule(eqx.Module):
         weight = self.kl_weight
         if self.release is not None:
             weight = self.release.towards(weight, step)
-        return weight * jnp.minimum(1, self._warmth(step))
+        dtype = weight.dtype
+        warm_up = jnp.maximum(self.warm_up, 1).astype(dtype)
+        return weight * jnp.minimum(1, (step + 1).astype(dtype) / warm_up)
 
     def noise_share(self, step: Int[Array, ""]) -> Float[Array, ""]:
-        """Share of the noise that rows have of their own: 1 after the warm-up (T6)."""
-        done = self._warmth(step) - NOISE_WAITS
-        return jnp.clip(done / (1 - NOISE_WAITS), 0, 1)
+        """Share of the noise that rows have of their own: 1 in the end (T6)."""
+        begin, end = self._part(*NOISE_BEGINS), self._part(*NOISE_IS_THERE)
+        done = (step + 1).astype(begin.dtype) - begin
+        return jnp.clip(done / jnp.maximum(end - begin, 1), 0, 1)
 
-    def _warmth(self, step: Int[Array, ""]) -> Float[Array, ""]:
-        """Steps done over those of the warm-up: 1 at its end, and more after it."""
+    def _part(self, of_warm_up: float, of_budget: float) -> Float[Array, ""]:
+        """So many times the warm-up, in steps, but at most this share of the budget."""
         dtype = self.kl_weight.dtype
-        return (step + 1).astype(dtype) / jnp.maximum(self.warm_up, 1).astype(dtype)
+        warm_up, budget = self.warm_up.astype(dtype), self.end.astype(dtype)
+        return jnp.minimum(of_warm_up * warm_up, of_budget * budget)
 
     def share(self, step: Int[Array, ""]) -> Float[Array, ""]:
         """Share of a step in the moving average."""
@@ -757,7 +766,8 @@ def advanced(job: Job, run: Run, state: TrainState, means: np.ndarray) -> Run:
     elif now >= end:
         history.status = Status.CONVERGED if cooling else Status.BUDGET
     elif not cooling and config.tolerance > 0:
-        gain = gain_left(history, schedule.settled, end)
+        settled = schedule.settled(state.network.likelihood.kinds)
+        gain = gain_left(history, settled, end)
         shortest = now + max(length * RECORDS_PER_CHUNK, config.steps // 10)
         if gain < config.tolerance * int(job.data.rows) and shortest < end:
             schedule = schedule.cooled(now, shortest)
