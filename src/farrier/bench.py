@@ -60,6 +60,7 @@ from .infer.train import (
 )
 from .model.likelihoods import Categorical, GaussianNoise
 from .model.network import Network
+from .presets import PAPER_NETWORK
 from .sources import ParquetRows
 from .tables.files import imported, writing
 
@@ -333,9 +334,8 @@ def many_fits() -> dict[str, float]:
     splits = [random.permutation(len(x))[:rows] for _ in range(FITS)]
 
     def fresh() -> HorseshoeRegressor:
-        return HorseshoeRegressor(
-            widths, max_iter=5 * steps, early_stopping=False, random_state=0
-        )
+        chosen = {"max_iter": 5 * steps, "early_stopping": False, "random_state": 0}
+        return HorseshoeRegressor(widths, **PAPER_NETWORK, **chosen)
 
     def one() -> None:
         fresh().fit(x[splits[0]], y[splits[0]])
