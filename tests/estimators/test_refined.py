@@ -18,6 +18,7 @@ from farrier import (
 from farrier.estimators.draws import posterior_draws
 from farrier.infer.train import Status
 from farrier.model.drawn import DrawnNetwork
+from farrier.presets import PAPER_NETWORK
 
 METHOD = Nuts(candidates=5, chains=2, warm_up=150, draws=100, kept=40, depth=5)
 SETTINGS = {"max_iter": 300, "n_draws": 20, "random_state": 0, "early_stopping": False}
@@ -26,7 +27,8 @@ Y = 3 + 2 * np.abs(X[:, 0]) + 0.05 * np.random.default_rng(1).normal(size=60)
 
 
 def regressor(**more):
-    return HorseshoeRegressor((8,), refine=METHOD, **(SETTINGS | more))
+    chosen = PAPER_NETWORK | SETTINGS | more
+    return HorseshoeRegressor((8,), refine=METHOD, **chosen)
 
 
 def quietly_fitted(model, *rows, **more):

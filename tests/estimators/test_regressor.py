@@ -33,10 +33,11 @@ from farrier import (
     persist,
 )
 from farrier.infer.compact import drop
+from farrier.presets import PAPER_NETWORK
 
 # Networks as small as these have nearly all nodes on, and say so.
 pytestmark = pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
-SMALL = {
+SMALL = PAPER_NETWORK | {
     "hidden_layer_sizes": (8,),
     "learning_rate_init": 0.03,
     "max_iter": 400,
@@ -629,7 +630,8 @@ def unequal(rows=400, seed=0):
 @pytest.fixture(scope="module")
 def unequal_fit():
     X, y, _ = unequal()
-    return HorseshoeRegressor(**SMALL, likelihood="heteroscedastic").fit(X, y)
+    own = {"likelihood": "heteroscedastic", "max_iter": 2_000}
+    return HorseshoeRegressor(**SMALL | own).fit(X, y)
 
 
 def test_the_noise_of_each_row_is_found(unequal_fit):

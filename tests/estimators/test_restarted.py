@@ -15,6 +15,7 @@ from farrier import (
 )
 from farrier.infer.train import Status
 from farrier.model.drawn import DrawnNetwork
+from farrier.presets import PAPER_NETWORK
 
 SETTINGS = {"max_iter": 300, "n_draws": 30, "random_state": 0, "early_stopping": False}
 X = np.random.default_rng(0).normal(size=(60, 2))
@@ -22,7 +23,8 @@ Y = 3 + 2 * np.abs(X[:, 0]) + 0.05 * np.random.default_rng(1).normal(size=60)
 
 
 def regressor(**more):
-    return HorseshoeRegressor((8,), **(SETTINGS | {"n_restarts": 3} | more))
+    chosen = PAPER_NETWORK | SETTINGS | {"n_restarts": 3} | more
+    return HorseshoeRegressor((8,), **chosen)
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +152,7 @@ def test_partial_fit_is_refused(fitted):
         one.fit(X, Y)
 
 
-BOTH = {"likelihood": ("gaussian", "heteroscedastic"), "n_restarts": 2}
+BOTH = {"likelihood": ("gaussian", "heteroscedastic"), "n_restarts": 2, "max_iter": 600}
 
 
 def test_fits_take_noise_models_in_turn(tmp_path):
@@ -177,7 +179,7 @@ def test_fits_take_noise_models_in_turn(tmp_path):
 def test_chains_have_the_noise_of_the_fit_that_they_begin_at(tmp_path, monkeypatch):
     monkeypatch.setattr("farrier.estimators.base.AGREE", np.inf)
     method = Nuts(candidates=5, chains=2, warm_up=150, draws=25, kept=20, depth=3)
-    model = regressor(refine=method, max_iter=100, **BOTH).fit(X, Y)
+    model = regressor(**BOTH | {"refine": method, "max_iter": 100}).fit(X, Y)
     g = np.asarray(model.network_.kernels[-1])[..., 1]
     assert sorted([g[:10].any(), g[10:].any()]) == [False, True]
     assert model.sampling_.r_hat >= 1 / np.sqrt(2)

@@ -11,6 +11,7 @@ from sklearn.feature_selection import SelectFromModel
 
 from farrier import HorseshoeClassifier, HorseshoeRegressor, load
 from farrier.estimators.summary import Summary
+from farrier.presets import PAPER_NETWORK
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -42,7 +43,7 @@ def labels(rows=120, seed=0):
 
 @pytest.fixture(scope="module")
 def regressor():
-    return HorseshoeRegressor(**SMALL).fit(*table())
+    return HorseshoeRegressor(**SMALL | PAPER_NETWORK).fit(*table())
 
 
 @pytest.fixture(scope="module")

@@ -374,7 +374,8 @@ def untrained(monkeypatch):
     generator = np.random.default_rng(0)
     X = generator.normal(50, 7, (30, D_IN))
     y = generator.normal(0, 1, (30, TARGETS)) * [100.0, 0.01] + [3.0, -5.0]
-    model = HorseshoeRegressor((4,), "tanh", n_draws=400, random_state=0)
+    settings = {"likelihood": "gaussian", "n_draws": 400, "random_state": 0}
+    model = HorseshoeRegressor((4,), "tanh", **settings)
     with pytest.warns(TrainingWarning, match="All 4 nodes"):
         model.fit(X, y)
     return model, X[:6], y[:6]
