@@ -17,7 +17,7 @@ from farrier.core.priors import Horseshoe
 from farrier.infer.train import KlRelease, Run, Status, TrainConfig
 from farrier.model.likelihoods import GaussianNoise
 from farrier.model.network import Network
-from farrier.presets import PAPER_NETWORK
+from farrier.presets import PLAIN
 
 ROWS, STEPS = 30, 50  # a chunk is ten steps
 
@@ -29,7 +29,7 @@ def table():
 
 def regressor(**settings):
     small = {"max_iter": STEPS, "n_draws": 8, "random_state": 0}
-    return HorseshoeRegressor((3,), **PAPER_NETWORK | small | settings)
+    return HorseshoeRegressor((3,), **PLAIN | small | settings)
 
 
 def fitted(model, X, y, **kwargs):

@@ -3,9 +3,9 @@ A cubic from twenty points
 ==========================
 
 Twenty noisy points of a cubic, and a network of 100 nodes: five times as many nodes as
-points. The horseshoe prior leaves a handful of them on. Beyond the points the nodes go on
-in straight lines: the band widens, but the network does not know that the curve bends
-away.
+points. The horseshoe prior leaves a handful of them on. Beyond the points the nodes go
+on in straight lines: the band widens, but the network does not know that the curve
+bends away.
 """
 
 # %%

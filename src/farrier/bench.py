@@ -60,7 +60,7 @@ from .infer.train import (
 )
 from .model.likelihoods import Categorical, GaussianNoise
 from .model.network import Network
-from .presets import PAPER_NETWORK
+from .presets import PLAIN
 from .sources import ParquetRows
 from .tables.files import imported, writing
 
@@ -335,7 +335,7 @@ def many_fits() -> dict[str, float]:
 
     def fresh() -> HorseshoeRegressor:
         chosen = {"max_iter": 5 * steps, "early_stopping": False, "random_state": 0}
-        return HorseshoeRegressor(widths, **PAPER_NETWORK, **chosen)
+        return HorseshoeRegressor(widths, **PLAIN, **chosen)
 
     def one() -> None:
         fresh().fit(x[splits[0]], y[splits[0]])

@@ -17,7 +17,7 @@ import numpy as np
 from .datasets import cubic, two_two_one
 from .estimators import HorseshoeClassifier, HorseshoeRegressor, TrainingWarning
 from .plots import cubic_figure, structure_figure
-from .presets import PAPER_NETWORK
+from .presets import PLAIN
 
 PRIORS = ("horseshoe", "gaussian")
 CUBIC_WIDTHS = (50, 100, 1000)
@@ -39,7 +39,7 @@ def fit_cubic(prior: str, width: int) -> tuple[dict, dict]:
     x, y = cubic(seed=DATA_SEED)
     x_test, y_test = cubic(200, seed=TEST_SEED)
     began = time.monotonic()
-    chosen = PAPER_NETWORK | {"prior": prior, "random_state": 0}
+    chosen = PLAIN | {"prior": prior, "random_state": 0}
     model = HorseshoeRegressor((width,), **chosen).fit(x, y)
     seconds = time.monotonic() - began
     error = np.asarray(model.predict(x_test)) - y_test

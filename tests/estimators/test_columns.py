@@ -11,12 +11,12 @@ from farrier.estimators.draws import posterior_draws
 from farrier.export import Moments, to_numpy
 from farrier.infer.psis import log_weights
 from farrier.infer.relevance import input_shares
-from farrier.presets import PAPER_NETWORK
+from farrier.presets import PLAIN
 from farrier.report.content import case_of, inputs_table, nodes_table
 
 # Networks as small as these have nearly all nodes on, and say so.
 pytestmark = pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
-SMALL = PAPER_NETWORK | {
+SMALL = PLAIN | {
     "hidden_layer_sizes": (6,),
     "input_horseshoe": True,
     "learning_rate_init": 0.03,

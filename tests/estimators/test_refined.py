@@ -18,7 +18,7 @@ from farrier import (
 from farrier.estimators.draws import posterior_draws
 from farrier.infer.train import Status
 from farrier.model.drawn import DrawnNetwork
-from farrier.presets import PAPER_NETWORK
+from farrier.presets import PLAIN
 
 METHOD = Nuts(candidates=5, chains=2, warm_up=150, draws=100, kept=40, depth=5)
 SETTINGS = {"max_iter": 300, "n_draws": 20, "random_state": 0, "early_stopping": False}
@@ -27,7 +27,7 @@ Y = 3 + 2 * np.abs(X[:, 0]) + 0.05 * np.random.default_rng(1).normal(size=60)
 
 
 def regressor(**more):
-    chosen = PAPER_NETWORK | SETTINGS | more
+    chosen = PLAIN | SETTINGS | more
     return HorseshoeRegressor((8,), refine=METHOD, **chosen)
 
 

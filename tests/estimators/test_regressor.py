@@ -33,11 +33,11 @@ from farrier import (
     persist,
 )
 from farrier.infer.compact import drop
-from farrier.presets import PAPER_NETWORK
+from farrier.presets import PLAIN
 
 # Networks as small as these have nearly all nodes on, and say so.
 pytestmark = pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
-SMALL = PAPER_NETWORK | {
+SMALL = PLAIN | {
     "hidden_layer_sizes": (8,),
     "learning_rate_init": 0.03,
     "max_iter": 400,

@@ -15,7 +15,7 @@ from farrier import (
 )
 from farrier.infer.train import Status
 from farrier.model.drawn import DrawnNetwork
-from farrier.presets import PAPER_NETWORK
+from farrier.presets import PLAIN
 
 SETTINGS = {"max_iter": 300, "n_draws": 30, "random_state": 0, "early_stopping": False}
 X = np.random.default_rng(0).normal(size=(60, 2))
@@ -23,7 +23,7 @@ Y = 3 + 2 * np.abs(X[:, 0]) + 0.05 * np.random.default_rng(1).normal(size=60)
 
 
 def regressor(**more):
-    chosen = PAPER_NETWORK | SETTINGS | {"n_restarts": 3} | more
+    chosen = PLAIN | SETTINGS | {"n_restarts": 3} | more
     return HorseshoeRegressor((8,), **chosen)
 
 

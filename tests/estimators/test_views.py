@@ -11,7 +11,7 @@ from sklearn.feature_selection import SelectFromModel
 
 from farrier import HorseshoeClassifier, HorseshoeRegressor, load
 from farrier.estimators.summary import Summary
-from farrier.presets import PAPER_NETWORK
+from farrier.presets import PLAIN
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -43,7 +43,7 @@ def labels(rows=120, seed=0):
 
 @pytest.fixture(scope="module")
 def regressor():
-    return HorseshoeRegressor(**SMALL | PAPER_NETWORK).fit(*table())
+    return HorseshoeRegressor(**SMALL | PLAIN).fit(*table())
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from farrier.infer.predict import by_chunks, mixture, probabilities
 from farrier.model.inputs import InputScales
 from farrier.model.likelihoods import Categorical, GaussianNoise
 from farrier.model.network import Network
-from farrier.presets import PAPER_NETWORK
+from farrier.presets import PLAIN
 
 # Few shapes: what compiles is the dear part of these tests.
 ROWS, D_IN, TARGETS, DRAWS = 60, 2, 2, 8
@@ -405,7 +405,7 @@ def test_a_classifier_compacts_and_measures_its_move(getkey):
 
 def fitted(X, y):
     settings = {"max_iter": 3_000, "learning_rate_init": 0.03, "n_draws": DRAWS}
-    model = HorseshoeRegressor((4,), **PAPER_NETWORK, **settings, random_state=0)
+    model = HorseshoeRegressor((4,), **PLAIN, **settings, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TrainingWarning)
         return model.fit(X, y)

@@ -148,7 +148,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         posterior="factorised",
         likelihood="heteroscedastic",
         kl_weight=1.0,
-        kl_warm_up=0.6,
+        kl_warm_up=0.8,
         learning_rate_init=0.01,
         batch_size="auto",
         max_iter="auto",
@@ -564,7 +564,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         for outdated in OUTDATED:
             self.__dict__.pop(outdated, None)
         self._fixed = {}
-        self._warn_of_run()
+        self._warn_of_run(run.schedule.settled)
 
     def _keep_check_rows(self, x: np.ndarray, y: np.ndarray) -> None:
         """Keep some rows, for node scores and for the self-check of compaction."""
@@ -605,7 +605,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         check_is_fitted(self)
         return tuple(np.asarray(norms) for norms in self.network_.expected_norms())
 
-    def _warn_of_run(self) -> None:
+    def _warn_of_run(self, settled: int) -> None:
         history, rate = self.history_, self.learning_rate_init
         if history.status is Status.NOT_FINITE:
             warn(
@@ -626,12 +626,12 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
                 f"Training was interrupted; the model is that of step {done}. Fit "
                 "again, or go on from a checkpoint: `fit(X, y, checkpoint=...)`."
             )
-        rise = rise_at_the_end(history) / self._rows_seen
+        rise = rise_at_the_end(history, settled) / self._rows_seen
         if history.status is Status.BUDGET and self.early_stopping and rise > RISING:
             warn(
                 f"Training has not converged: its budget of {self.n_iter_} passes is "
-                f"used up, and over the last fifth of it the bound still rose by "
-                f"{rise:.2g} nats a row. Try a larger `max_iter`."
+                f"used up, and at the end of it the bound still rose by {rise:.2g} "
+                "nats a row. Try a larger `max_iter`."
             )
 
     def _warn_of_restarts(self, runs: list[Run], kept: list[Run]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import datasets
+from .. import datasets, presets
 from ..core.priors import Horseshoe
 from ..estimators import HorseshoeRegressor, fit_many
 from ..model.likelihoods import GaussianNoise
@@ -113,8 +113,8 @@ def splits(
     """A fit to each of the standard splits, all at once."""
     x, y, every = datasets.uci(about["set"], data)
     chosen: dict[str, Any] = {
+        **presets.PLAIN,
         "hidden_layer_sizes": (UNITS,),
-        "activation": "relu",
         "prior": prior,
         "likelihood": NOISES[about["noise"]],
         "max_iter": config.most_iterations,

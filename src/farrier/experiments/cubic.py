@@ -106,7 +106,7 @@ def settings(config: Config, protocol: str, prior: str) -> dict[str, Any]:
     protocols = {
         "paper": presets.paper()
         | {"prior": AUXILIARY[prior], "max_iter": config.iterations},
-        "converged": presets.PAPER_NETWORK
+        "converged": presets.PLAIN
         | {"prior": prior, "max_iter": config.most_iterations},
     }
     return protocols[protocol]

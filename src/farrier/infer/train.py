@@ -27,9 +27,7 @@ RECORDS_PER_CHUNK = 10
 CHUNKS = 40
 PLATEAU_RECORDS = 40  # a tenth of the budget
 LEAST_RECORDS = 10  # from which a slope at the end is told
-# When rows begin to have a noise of their own, and when they have all of it: so many
-# times the warm-up, but no later than at this share of the budget.
-NOISE_BEGINS, NOISE_IS_THERE = (7 / 6, 0.7), (8 / 6, 0.8)
+NOISE_WAITS = 5 / 6  # of the warm-up, before rows have a noise of their own
 COMPILER_OPTIONS = {
     # XLA's own choice is 256 bits; where a processor has no wider, nothing changes.
     "xla_cpu_prefer_vector_width": 512,
@@ -274,14 +272,11 @@ class Schedule(eqx.Module):
             release,
         )
 
-    def settled(self, kinds: int) -> int:
-        """The step from which the objective of a network stays as it is.
-
-        `kinds` are those of its outputs: with two, its rows have a noise of their own.
-        """
+    @property
+    def settled(self) -> int:
+        """The step from which the weight of the divergences stays as it is."""
         falls = 0 if self.release is None else int(self.release.end)
-        waits = math.ceil(self._part(*NOISE_IS_THERE)) if kinds > 1 else 0
-        return max(int(self.warm_up), falls, waits)
+        return max(int(self.warm_up), falls)
 
     def rate(self, step: Int[Array, ""]) -> Float[Array, ""]:
         """Learning rate: half a cosine from `start` to `end`."""
@@ -296,21 +291,17 @@ class Schedule(eqx.Module):
         weight = self.kl_weight
         if self.release is not None:
             weight = self.release.towards(weight, step)
-        dtype = weight.dtype
-        warm_up = jnp.maximum(self.warm_up, 1).astype(dtype)
-        return weight * jnp.minimum(1, (step + 1).astype(dtype) / warm_up)
+        return weight * jnp.minimum(1, self._warmth(step))
 
     def noise_share(self, step: Int[Array, ""]) -> Float[Array, ""]:
-        """Share of the noise that rows have of their own: 1 in the end (T6)."""
-        begin, end = self._part(*NOISE_BEGINS), self._part(*NOISE_IS_THERE)
-        done = (step + 1).astype(begin.dtype) - begin
-        return jnp.clip(done / jnp.maximum(end - begin, 1), 0, 1)
+        """Share of the noise that rows have of their own: 1 after the warm-up (T6)."""
+        done = self._warmth(step) - NOISE_WAITS
+        return jnp.clip(done / (1 - NOISE_WAITS), 0, 1)
 
-    def _part(self, of_warm_up: float, of_budget: float) -> Float[Array, ""]:
-        """So many times the warm-up, in steps, but at most this share of the budget."""
+    def _warmth(self, step: Int[Array, ""]) -> Float[Array, ""]:
+        """Steps done over those of the warm-up: 1 at its end, and more after it."""
         dtype = self.kl_weight.dtype
-        warm_up, budget = self.warm_up.astype(dtype), self.end.astype(dtype)
-        return jnp.minimum(of_warm_up * warm_up, of_budget * budget)
+        return (step + 1).astype(dtype) / jnp.maximum(self.warm_up, 1).astype(dtype)
 
     def share(self, step: Int[Array, ""]) -> Float[Array, ""]:
         """Share of a step in the moving average."""
@@ -624,15 +615,17 @@ def gain_left(history: History, since: int, until: int) -> float:
     return float((slope + 2 * error) * (until - step[-1]))
 
 
-def rise_at_the_end(history: History) -> float:
-    """Least, in nats, that the bound surely gained over the last fifth of a run (T4).
+def rise_at_the_end(history: History, settled: int = 0) -> float:
+    """Least, in nats, that the bound surely gained at the end of a run (T4).
 
-    A straight line through its records: two standard errors under its slope, times its
-    length. Zero where that is less, or where there are too few records.
+    A straight line through the last fifth of its records, or the last half of those
+    after the step `settled`, from which the objective stayed as it was, if these are
+    fewer: two standard errors under its slope, times its length. Zero where that is
+    less, or where there are too few records.
     """
     finite = np.isfinite(history.bound)
     step, bound = history.step[finite], history.bound[finite]
-    last = len(step) // 5
+    last = min(len(step) // 5, int((step > settled).sum()) // 2)
     if last < LEAST_RECORDS:
         return 0.0
     step, bound = step[-last:], bound[-last:]
@@ -766,8 +759,7 @@ def advanced(job: Job, run: Run, state: TrainState, means: np.ndarray) -> Run:
     elif now >= end:
         history.status = Status.CONVERGED if cooling else Status.BUDGET
     elif not cooling and config.tolerance > 0:
-        settled = schedule.settled(state.network.likelihood.kinds)
-        gain = gain_left(history, settled, end)
+        gain = gain_left(history, schedule.settled, end)
         shortest = now + max(length * RECORDS_PER_CHUNK, config.steps // 10)
         if gain < config.tolerance * int(job.data.rows) and shortest < end:
             schedule = schedule.cooled(now, shortest)
