@@ -20,7 +20,7 @@ def made_row(name="0.1", error=0.016, kept=(100, 95), kind=frontier.CHOOSE, **mo
 def made_rows():
     return [
         made_row("1", 0.026, (50, 40)),
-        made_row("0.05", 0.013, (200, 250)),
+        made_row("0.2 to 0.02", 0.013, (200, 250)),
         made_row("0.1", 0.016, (100, 95)),
         made_row("0.3 to 0.03", 0.0145, (90, 80)),
     ]
@@ -48,7 +48,7 @@ def test_what_is_tested_depends_on_all_candidates():
 
 def test_the_rule_takes_few_nodes_first_and_then_the_least_error():
     names = [row["candidate"] for row in frontier.ranked(made_rows())]
-    assert names == ["0.3 to 0.03", "0.1", "1", "0.05"]
+    assert names == ["0.3 to 0.03", "0.1", "1", "0.2 to 0.02"]
 
 
 def test_nothing_is_tested_before_all_are_judged(tmp_path):

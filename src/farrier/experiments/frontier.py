@@ -45,7 +45,6 @@ COLOURS = {CONSTANT: "#c05a2e", RELEASED: "#1f6f8b"}
 CANDIDATES: dict[str, float | KlRelease] = {
     "1": 1.0,
     "0.1": 0.1,
-    "0.05": 0.05,
     "0.5 to 0.05": KlRelease(peak=0.5, final=0.05),
     "0.3 to 0.03": KlRelease(peak=0.3, final=0.03),
     "0.2 to 0.02": KlRelease(peak=0.2, final=0.02),
