@@ -98,7 +98,7 @@ def fitted():
     X = np.random.default_rng(0).normal(size=(80, 2))
     y = 100 + 20 * X[:, 0] + np.random.default_rng(1).normal(size=80)
     settings = {"max_iter": 400, "random_state": 0, "kl_warm_up": 0.0}
-    model = HorseshoeRegressor((6,), **PLAIN, **settings)
+    model = HorseshoeRegressor((6,), **PLAIN | settings)
     with pytest.warns(TrainingWarning, match="not converged"):
         return model.fit(X, y), X, y
 
