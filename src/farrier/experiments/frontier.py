@@ -321,7 +321,7 @@ def render(rows: list[Row]) -> dict[str, Figure]:
             label=f"at most {GOAL_ERROR:.1%} and {GOAL_NODES} nodes",
         )
         ax.set_xlim(0, 1.1 * max([2 * GOAL_NODES, *(sum(r["kept"]) for r in rows)]))
-        ax.set_ylim(1.0, 1.1 * max([2.0, *(100 * row["error"] for row in rows)]))
+        ax.set_ylim(1.0, 1.25 * max([2.0, *(100 * row["error"] for row in rows)]))
         ax.set_xlabel("nodes of the compacted network, both layers")
         ax.set_ylabel("error, % (± one standard error)")
         ax.set_title(title, fontsize=10)
@@ -341,15 +341,16 @@ def draw(ax: Axes, rows: list[Row], schedule: str, colour: str) -> None:
         color=colour,
         label=f"{schedule} weight",
     )
-    for number, row in enumerate(sorted(rows, key=lambda row: sum(row["kept"]))):
-        # Neighbours have their labels on either side: they may be near each other.
-        left = schedule == RELEASED and number % 2 == 0
+    for row in rows:
+        # Upright and over its bar: neighbours may be near each other.
         ax.annotate(
             row["candidate"],
-            (sum(row["kept"]), 100 * row["error"]),
-            xytext=(-6 if left else 6, 4 if schedule == CONSTANT else -10),
+            (sum(row["kept"]), 100 * (row["error"] + standard_error(row))),
+            xytext=(0, 3),
             textcoords="offset points",
-            ha="right" if left else "left",
+            rotation=90,
+            ha="center",
+            va="bottom",
             fontsize=8,
             color=colour,
         )
