@@ -146,7 +146,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         *,
         prior="horseshoe",
         posterior="factorised",
-        likelihood="heteroscedastic",
+        likelihood: Any = "heteroscedastic",
         kl_weight=1.0,
         kl_warm_up=0.8,
         learning_rate_init=0.01,
