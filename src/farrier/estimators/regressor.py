@@ -82,7 +82,8 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         Give each column a scale of its own as nodes have, so that columns that are not
         needed are switched off too; `features_on_` says which are left.
     early_stopping
-        Stop when the bound has surely little left to gain (`tol`).
+        Stop when the bound has surely little left to gain (`tol`). It looks at what
+        follows the warm-up, and saves time where `kl_warm_up` is under 0.8.
     tol
         That little, in nats a row.
     standardise
