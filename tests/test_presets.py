@@ -37,7 +37,7 @@ def test_every_setting_is_an_argument_of_the_estimator():
 def test_each_chain_of_the_refined_recipe_has_a_fit_to_begin_at():
     settings = presets.refined(1_999)
     assert settings["n_restarts"] == REFINEMENTS[settings["refine"]].chains
-    assert isinstance(settings["prior"], RegularisedHorseshoe)
+    assert settings["prior"] == RegularisedHorseshoe(slab_scale=1.0)
     assert "refine" not in presets.refined(2_000)
 
 

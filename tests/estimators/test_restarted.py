@@ -152,7 +152,7 @@ def test_partial_fit_is_refused(fitted):
         one.fit(X, Y)
 
 
-BOTH = {"likelihood": ("gaussian", "heteroscedastic"), "n_restarts": 2, "max_iter": 600}
+BOTH = {"likelihood": ("gaussian", "heteroscedastic"), "n_restarts": 2}
 
 
 def test_fits_take_noise_models_in_turn(tmp_path):
@@ -179,7 +179,7 @@ def test_fits_take_noise_models_in_turn(tmp_path):
 def test_chains_have_the_noise_of_the_fit_that_they_begin_at(tmp_path, monkeypatch):
     monkeypatch.setattr("farrier.estimators.base.AGREE", np.inf)
     method = Nuts(candidates=5, chains=2, warm_up=150, draws=25, kept=20, depth=3)
-    model = regressor(**BOTH | {"refine": method, "max_iter": 100}).fit(X, Y)
+    model = regressor(refine=method, max_iter=100, **BOTH).fit(X, Y)
     g = np.asarray(model.network_.kernels[-1])[..., 1]
     assert sorted([g[:10].any(), g[10:].any()]) == [False, True]
     assert model.sampling_.r_hat >= 1 / np.sqrt(2)
