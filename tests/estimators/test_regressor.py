@@ -630,7 +630,7 @@ def unequal(rows=400, seed=0):
 @pytest.fixture(scope="module")
 def unequal_fit():
     X, y, _ = unequal()
-    # In 400 steps the noise is nearly found: whether nearly enough, a processor decides.
+    # In 400 steps it is nearly found: whether nearly enough, a processor decides.
     own = {"likelihood": "heteroscedastic", "max_iter": 2_000}
     return HorseshoeRegressor(**SMALL | own).fit(X, y)
 
