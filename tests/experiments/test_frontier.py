@@ -5,14 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from farrier import KlRelease, TrainingWarning, datasets
+from farrier import Gaussian, KlRelease, Matrix, TrainingWarning, datasets
 from farrier.experiments import frontier
 from farrier.experiments._harness import Work
 
 
 def made_row(name="0.1", error=0.016, kept=(100, 95), kind=frontier.CHOOSE, **more):
-    row = frontier.about(frontier.FULL, name, kind)
-    row |= {"error": error, "error_before": error, "log_density": -0.06}
+    released = frontier.is_released(name)
+    schedule = frontier.RELEASED if released else frontier.CONSTANT
+    recipe = frontier.written((400, 400), frontier.given(frontier.FULL, name))
+    row = {"kind": kind, "candidate": name, "schedule": schedule, "recipe": recipe}
+    row |= {"epochs": 100, "width": 400, "log_density": -0.06}
+    row |= {"error": error, "error_before": error}
     row |= {"kept": [*kept], "on": [*kept], "test_rows": 10_000, "rows": 50_000}
     return row | {"bound": -1e4, "seconds": 200.0, "part": f"{kind}/{name}"} | more
 
@@ -67,16 +71,12 @@ def test_digits_set_apart_are_training_digits_that_no_fit_has_seen(
         asked.append(part)
         return read(folder, part)
 
-    def fitted(config, name, X, y, work):
-        seen.append(X)
-
-    def scores(model, X, y):
-        seen.append(X)
-        return {}
+    def both_fits(config, name, train, judge, work):
+        seen.extend([train[0], judge[0]])
+        return []
 
     monkeypatch.setattr(frontier.datasets, "mnist", mnist)
-    monkeypatch.setattr(frontier, "fitted", fitted)
-    monkeypatch.setattr(frontier, "scores", scores)
+    monkeypatch.setattr(frontier, "both_fits", both_fits)
     frontier.judge(frontier.FULL, shared_data, "0.1", work_in(tmp_path))
     assert asked == ["train"]
     digits, _ = read(shared_data)
@@ -84,25 +84,71 @@ def test_digits_set_apart_are_training_digits_that_no_fit_has_seen(
     np.testing.assert_array_equal(seen[1], digits[50_000:])
 
 
-def test_the_recipe_is_what_was_fitted(tmp_path):
-    """The text of a row, read as Python, is the estimator of the run."""
-    row = frontier.about(frontier.FULL, "0.3 to 0.03", frontier.FINAL)
-    names = {"HorseshoeClassifier": frontier.HorseshoeClassifier}
-    model = eval(row["recipe"], names | {"KlRelease": KlRelease})
-    assert model.hidden_layer_sizes == (400, 400)
-    given = frontier.given(frontier.FULL, "0.3 to 0.03")
-    assert {name: model.get_params()[name] for name in given} == given
+def test_the_fit_that_has_the_place_is_tested_first(shared_data, tmp_path, monkeypatch):
+    judged = [made_row("0.1", 0.016), made_row("0.3 to 0.03", 0.017)]
+    judged += [made_row("0.3 to 0.03", 0.015, schedule=frontier.AGAIN)]
+
+    def both_fits(config, name, train, judge, work):
+        assert name == "0.3 to 0.03"
+        return [{"schedule": s} for s in (frontier.RELEASED, frontier.AGAIN)]
+
+    monkeypatch.setattr(frontier, "both_fits", both_fits)
+    work = work_in(tmp_path, judged)
+    found = frontier.test(frontier.SMOKE, shared_data, 1, work)
+    assert [row["schedule"] for row in found] == [frontier.AGAIN, frontier.RELEASED]
+    assert all(row["place"] == 1 and row["rows"] == 320 for row in found)
 
 
-def test_errors_are_those_of_the_compacted_network(tmp_path):
+def small_digits():
     random = np.random.default_rng(0)
     X = random.normal(size=(80, 5)).astype(np.float32)
-    y = (X[:, 0] > 0).astype(int)
+    return X, (X[:, 0] > 0).astype(int)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """Rows of both fits to a small table, and the folder with their checkpoints."""
+    folder, table = tmp_path_factory.mktemp("frontier"), small_digits()
     with pytest.warns(TrainingWarning):
-        model = frontier.fitted(frontier.SMOKE, "0.1", X, y, work_in(tmp_path))
-    found, small = frontier.scores(model, X, y), model.compact()
-    assert found["error"] == np.mean(small.predict(X) != y)
-    assert found["kept"] == [layer.weights.nodes for layer in small.network_.layers]
+        rows = frontier.both_fits(frontier.SMOKE, "0.1", table, table, work_in(folder))
+    return rows, folder
+
+
+def read_recipe(text):
+    """The text of a row, read as Python: one estimator for each fit."""
+    names = {"HorseshoeClassifier": frontier.HorseshoeClassifier}
+    names |= {"KlRelease": KlRelease, "Gaussian": Gaussian, "Matrix": Matrix}
+    return [eval(call, names) for call in text.split("`, then `")]
+
+
+def test_the_recipe_is_what_was_fitted(both):
+    (first, second), _ = both
+    (model,) = read_recipe(first["recipe"])
+    assert model.hidden_layer_sizes == (8, 8)
+    given = frontier.given(frontier.SMOKE, "0.1")
+    assert {name: model.get_params()[name] for name in given} == given
+    before, again = read_recipe(second["recipe"])
+    assert before.get_params() == model.get_params()
+    assert again.hidden_layer_sizes == tuple(first["kept"]) == tuple(second["kept"])
+    given = frontier.given_again(frontier.SMOKE)
+    assert {name: again.get_params()[name] for name in given} == given
+    assert again.posterior == Matrix(pairs=50, noise=0.01)
+
+
+def test_errors_are_those_of_the_compacted_network_and_of_one_of_its_widths(both):
+    (first, second), folder = both
+    X, y = small_digits()
+    models = read_recipe(second["recipe"])
+    with pytest.warns(TrainingWarning):
+        models = [
+            model.fit(X, y, checkpoint=folder / f"{title}.safetensors")
+            for model, title in zip(models, ("widths", "again"), strict=True)
+        ]
+    small = models[0].compact()
+    assert first["error"] == second["error_before"] == np.mean(small.predict(X) != y)
+    assert first["kept"] == [layer.weights.nodes for layer in small.network_.layers]
+    assert second["error"] == np.mean(models[1].predict(X) != y)
+    assert (first["schedule"], second["schedule"]) == ("constant", "fitted again")
 
 
 def test_the_table_has_the_tested_ones_first_and_the_recipe():
@@ -139,6 +185,17 @@ def test_a_release_is_held_against_each_constant_weight():
     assert frontier.release_claim(constant, released).verdict == "holds"
     assert frontier.release_claim(released, constant).verdict == "does not hold"
     assert frontier.claims(constant) == []
+
+
+def test_a_second_fit_is_held_against_the_first():
+    again = lambda error: (
+        made_row("0.1", error, schedule="fitted again") | {"error_before": 0.016}
+    )
+    assert frontier.again_claim([again(0.015), again(0.014)]).verdict == "holds"
+    (claim,) = frontier.claims([again(0.015), again(0.016)])
+    assert claim.verdict == "holds partly"
+    assert "195 nodes 1.60% to 1.50%; 195 nodes 1.60% to 1.60%" in claim.evidence
+    assert frontier.again_claim([again(0.017)]).verdict == "does not hold"
 
 
 def test_the_figure_labels_each_point_with_its_weight():
