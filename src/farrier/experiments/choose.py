@@ -39,8 +39,15 @@ BOTH = ("both noises, 50 nodes, slab 1, 4 restarts", "both noises, 5 restarts")
 SMOOTH = {"activation": "gelu"}
 BY_THE_ROW = {"likelihood": "heteroscedastic"}
 DEFAULT = "gelu, noise by the row, warm-up 0.8"
+NEW = (
+    "gelu, warm-up 0.8, both noises, 50 nodes, slab 2, 4 restarts",
+    "gelu, noise by the row, warm-up 0.8, 3 restarts",
+)
 SAMPLED = {"refine": Nuts(candidates=50), "n_restarts": 4}
 SLAB = {"prior": RegularisedHorseshoe(slab_scale=1.0)}
+WIDER_SLAB = {"prior": RegularisedHorseshoe(slab_scale=2.0)}
+LONG_WARM_UP = {"kl_warm_up": 0.8}
+NOISES = {"likelihood": presets.BOTH_NOISES}
 OTHERS: dict[str, dict[str, Any]] = {
     PLAIN: {},
     "6,000 steps": {"steps": 6_000},
@@ -50,20 +57,22 @@ OTHERS: dict[str, dict[str, Any]] = {
     "gelu": SMOOTH,
     "noise by the row": BY_THE_ROW,
     "gelu, noise by the row": SMOOTH | BY_THE_ROW,
-    DEFAULT: SMOOTH | BY_THE_ROW | {"kl_warm_up": 0.8},
+    DEFAULT: SMOOTH | BY_THE_ROW | LONG_WARM_UP,
     "20 nodes": {"refine": Nuts(candidates=20)},
     "50 nodes": {"refine": Nuts(candidates=50)},
     "50 nodes, 4 restarts": SAMPLED,
     "50 nodes, slab 1, 4 restarts": SAMPLED | SLAB,
-    BOTH[0]: {"likelihood": presets.BOTH_NOISES} | SAMPLED | SLAB,
-    BOTH[1]: {"likelihood": presets.BOTH_NOISES, "n_restarts": 5},
+    BOTH[0]: NOISES | SAMPLED | SLAB,
+    BOTH[1]: NOISES | {"n_restarts": 5},
+    NEW[0]: SMOOTH | LONG_WARM_UP | NOISES | SAMPLED | WIDER_SLAB,
+    NEW[1]: SMOOTH | LONG_WARM_UP | BY_THE_ROW | {"n_restarts": 3},
     SHORT[0]: {"refine": "nuts-short"},
     SHORT[1]: {"refine": "nuts-short", "n_restarts": 2} | SLAB,
     "trial": {"refine": Nuts(chains=1, warm_up=150, draws=25, depth=2)},
 }
 CANDIDATES = {name: presets.PLAIN | own for name, own in OTHERS.items()}
 STEPS = ("6,000 steps", "40,000 steps")
-OF_MANY_ROWS = (PLAIN, *STEPS, DEFAULT, "5 restarts", BOTH[1], *SHORT)
+OF_MANY_ROWS = (PLAIN, *STEPS, DEFAULT, "5 restarts", BOTH[1], NEW[1], *SHORT)
 OF_FEW_ROWS = (PLAIN, DEFAULT, *(c for c in CANDIDATES if c not in OF_MANY_ROWS))
 
 
