@@ -124,6 +124,7 @@ ORDER = {
         "covtype",
         "uci_peers",
         "frontier",
+        "pruned",
     ),
 }
 # Outside packages, and the only files that may import them.

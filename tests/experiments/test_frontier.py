@@ -13,7 +13,7 @@ from farrier.experiments._harness import Work
 def made_row(name="0.1", error=0.016, kept=(100, 95), kind=frontier.CHOOSE, **more):
     released = frontier.is_released(name)
     schedule = frontier.RELEASED if released else frontier.CONSTANT
-    recipe = frontier.written((400, 400), frontier.given(frontier.FULL, name))
+    recipe = frontier.typed((400, 400), frontier.given(frontier.FULL, name))
     row = {"kind": kind, "candidate": name, "schedule": schedule, "recipe": recipe}
     row |= {"epochs": 100, "width": 400, "log_density": -0.06}
     row |= {"error": error, "error_before": error}
@@ -24,7 +24,7 @@ def made_row(name="0.1", error=0.016, kept=(100, 95), kind=frontier.CHOOSE, **mo
 def made_rows():
     return [
         made_row("1", 0.026, (50, 40)),
-        made_row("0.2 to 0.02", 0.013, (200, 250)),
+        made_row("0.5 to 0.05", 0.013, (200, 250)),
         made_row("0.1", 0.016, (100, 95)),
         made_row("0.3 to 0.03", 0.0145, (90, 80)),
     ]
@@ -52,7 +52,7 @@ def test_what_is_tested_depends_on_all_candidates():
 
 def test_the_rule_takes_few_nodes_first_and_then_the_least_error():
     names = [row["candidate"] for row in frontier.ranked(made_rows())]
-    assert names == ["0.3 to 0.03", "0.1", "1", "0.2 to 0.02"]
+    assert names == ["0.3 to 0.03", "0.1", "1", "0.5 to 0.05"]
 
 
 def test_nothing_is_tested_before_all_are_judged(tmp_path):
@@ -86,16 +86,16 @@ def test_digits_set_apart_are_training_digits_that_no_fit_has_seen(
 
 def test_the_fit_that_has_the_place_is_tested_first(shared_data, tmp_path, monkeypatch):
     judged = [made_row("0.1", 0.016), made_row("0.3 to 0.03", 0.017)]
-    judged += [made_row("0.3 to 0.03", 0.015, schedule=frontier.AGAIN)]
+    judged += [made_row("0.3 to 0.03", 0.015, schedule=frontier.SECOND)]
 
     def both_fits(config, name, train, judge, work):
         assert name == "0.3 to 0.03"
-        return [{"schedule": s} for s in (frontier.RELEASED, frontier.AGAIN)]
+        return [{"schedule": s} for s in (frontier.RELEASED, frontier.SECOND)]
 
     monkeypatch.setattr(frontier, "both_fits", both_fits)
     work = work_in(tmp_path, judged)
     found = frontier.test(frontier.SMOKE, shared_data, 1, work)
-    assert [row["schedule"] for row in found] == [frontier.AGAIN, frontier.RELEASED]
+    assert [row["schedule"] for row in found] == [frontier.SECOND, frontier.RELEASED]
     assert all(row["place"] == 1 and row["rows"] == 320 for row in found)
 
 
@@ -132,7 +132,7 @@ def test_the_recipe_is_what_was_fitted(both):
     assert again.hidden_layer_sizes == tuple(first["kept"]) == tuple(second["kept"])
     given = frontier.given_again(frontier.SMOKE)
     assert {name: again.get_params()[name] for name in given} == given
-    assert again.posterior == Matrix(pairs=50, noise=0.01)
+    assert again.posterior == Matrix(pairs=50, noise=0.05)
 
 
 def test_errors_are_those_of_the_compacted_network_and_of_one_of_its_widths(both):

@@ -56,8 +56,7 @@ def made_row(name="horseshoe", width=400, error=0.02, on=(40, 30), median=1e-4):
 def test_a_part_for_each_fit(tmp_path):
     names = list(mnist.parts(mnist.FULL, tmp_path))
     assert names[:4] == [f"400-400/{name}" for name in MODELS]
-    assert names[-1] == mnist.PRUNED
-    assert len(names) == 13
+    assert len(names) == 12
     short = list(mnist.parts(mnist.SHORT, tmp_path))
     assert "1200-1200/gaussian" in short
     assert "1200-1200/vmg" not in short
@@ -119,18 +118,6 @@ def test_the_table_states_error_and_epochs():
     assert "| HS-BNN | 400-400 | 100 | 2.00 ± 0.14 |" in text
     assert "| VMG | 400-400 | 100 | 1.50 ± 0.12 |" in text
     assert "40 - 30" in text
-
-
-def test_the_pruned_network_stands_beside_published_ones():
-    row = {"model": "inputs", "built": [784, 300, 100], "epochs": 200, "error": 0.016}
-    row |= {"kept": [290, 80, 20], "on": [280, 70, 18], "test_rows": 10_000}
-    text = mnist.table([made_row(), row])
-    assert "| HS-BNN | 400-400 |" in text
-    assert "| farrier, 784-300-100, 200 epochs | 290-80-20 (280-70-18) | 1.60" in text
-    assert "| 245-160-55 | 1.55 |" in text
-    assert "784-300-100" not in mnist.table([made_row()])
-    assert mnist.claims([row]) == []
-    assert mnist.render([row]) == {}
 
 
 @pytest.mark.parametrize(

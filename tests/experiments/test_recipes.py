@@ -44,7 +44,7 @@ def test_a_part_goes_by_its_recipe(tmp_path):
     assert "'nuts'" in marks[1]["given"]
     large = _recipes.settings_of(uci_refined.FULL, "power/0-4")
     assert "'nuts'" not in large["given"]
-    assert "'n_restarts': 5" in large["given"]
+    assert "'n_restarts': 3" in large["given"]
 
 
 def test_a_part_goes_by_the_defaults_too():
@@ -57,7 +57,7 @@ def test_recipe_of_small_and_large_tables():
     small = _recipes.estimator(uci_refined.FULL, "yacht", 277, 3)
     large = _recipes.estimator(uci_refined.FULL, "protein", 41_157, 0)
     assert (small.refine, large.refine) == ("nuts", None)
-    assert (small.n_restarts, large.n_restarts) == (4, 5)
+    assert (small.n_restarts, large.n_restarts) == (4, 3)
     assert small.random_state == 3
     assert (small.hidden_layer_sizes, large.hidden_layer_sizes) == ((50,), (100,))
     assert _recipes.estimator(uci_default.FULL, "yacht", 277, 3).refine is None

@@ -24,7 +24,7 @@ def reproduce(
         str,
         typer.Argument(
             help="cubic, structure, ablation, uci, gestures, mnist, choose, covtype, "
-            "uci-peers, frontier; `all` of them; or `list`."
+            "uci-peers, frontier, pruned; `all` of them; or `list`."
         ),
     ],
     smoke: Annotated[

@@ -11,6 +11,7 @@ NAMES += (
     "covtype",
     "uci-peers",
     "frontier",
+    "pruned",
 )  # ours, beyond the paper
 
 RECIPES = ("default", "refined")  # on the tables of `uci`: uci-default, uci-refined

@@ -40,20 +40,19 @@ from ._harness import (
     verdict,
     where,
 )
-from ._models import MODELS, classified
+from ._models import AGAIN, MODELS, AbstractDigits, classified, fitted, written
 from .mnist import FILES, standard_error
 
 HOURS = "about 30 minutes on 2 cores"
 GOAL_NODES, GOAL_ERROR = 200, 0.014
 CHOOSE, FINAL = "choose", "final"  # what a part does, and how its name begins
-CONSTANT, RELEASED, AGAIN = "constant", "released", "fitted again"
-COLOURS = {CONSTANT: "#c05a2e", RELEASED: "#1f6f8b", AGAIN: MODELS["vmg"].colour}
+CONSTANT, RELEASED, SECOND = "constant", "released", "fitted again"
+COLOURS = {CONSTANT: "#c05a2e", RELEASED: "#1f6f8b", SECOND: MODELS["vmg"].colour}
 CANDIDATES: dict[str, float | KlRelease] = {
     "1": 1.0,
     "0.1": 0.1,
     "0.5 to 0.05": KlRelease(peak=0.5, final=0.05),
     "0.3 to 0.03": KlRelease(peak=0.3, final=0.03),
-    "0.2 to 0.02": KlRelease(peak=0.2, final=0.02),
 }
 NOTES = """\
 Weight of the divergences, or its peak and its final value, under which the widths were
@@ -66,7 +65,7 @@ that was fitted again is its own objective, which is none. One seed each.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(AbstractDigits):
     """Settings of the runs.
 
     Parameters
@@ -75,23 +74,11 @@ class Config:
         Names of weights, see `CANDIDATES`.
     finals
         How many of them are tested, by the rule.
-    rows, held
-        Training rows that are used, from the first, and how many of them at their end
-        judge the candidates.
     """
 
     candidates: tuple[str, ...] = tuple(CANDIDATES)
     finals: int = 1
     width: int = 400
-    epochs: int = 100
-    learning_rate: float = 0.005
-    kl_warm_up: float = 0.1
-    batch_size: int = 512
-    rows: int = 60_000
-    held: int = 10_000
-    test_rows: int = 10_000
-    draws: int = 100
-    seed: int = 0
 
 
 FULL = Config()
@@ -122,7 +109,7 @@ def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
 def settings_of(config: Config, part: str) -> dict[str, Any]:
     """Those of one fit; what is tested depends on all candidates and on the rule."""
     own = settings_without(config, "candidates", "finals", "test_rows")
-    again = {"again": {k: repr(v) for k, v in given_again(config).items()}}
+    again = {"again": written(given_again(config))}
     kind, name = part.split("/")
     if kind == CHOOSE:
         return own | again | {"weight": repr(CANDIDATES[name])}
@@ -192,15 +179,15 @@ def both_fits(
         "schedule": RELEASED if is_released(name) else CONSTANT,
         "error_before": classified(model, *judge)["error"],
         "on": [*model.widths_],
-        "recipe": written(widths, settings),
+        "recipe": typed(widths, settings),
     }
     settings = given_again(config)
     again = fitted(kept, settings, train, work, "again")
     second = scores(again, *judge) | {
-        "schedule": AGAIN,
+        "schedule": SECOND,
         "error_before": first["error"],
         "on": [*again.widths_],
-        "recipe": f"{first['recipe']}`, then `{written(kept, settings)}",
+        "recipe": f"{first['recipe']}`, then `{typed(kept, settings)}",
     }
     about = {"candidate": name, "epochs": config.epochs, "width": config.width}
     return [about | {"kept": [*kept]} | row for row in (first, second)]
@@ -209,44 +196,15 @@ def both_fits(
 def given(config: Config, name: str) -> dict[str, Any]:
     """What the estimator is given, but for the widths: the recipe."""
     weight = {"kl_weight": CANDIDATES[name], "kl_warm_up": config.kl_warm_up}
-    return weight | shared(config)
+    return weight | config.shared()
 
 
 def given_again(config: Config) -> dict[str, Any]:
-    """What it is given when the widths are known: the settings of VMG."""
-    return MODELS["vmg"].settings | {"kl_warm_up": 0.0} | shared(config)
+    """What it is given when the widths are known."""
+    return AGAIN | config.shared()
 
 
-def shared(config: Config) -> dict[str, Any]:
-    """What both fits have."""
-    return {
-        "learning_rate_init": config.learning_rate,
-        "batch_size": config.batch_size,
-        "max_iter": config.epochs,
-        "early_stopping": False,
-        "standardise": False,
-        "n_draws": config.draws,
-        "random_state": config.seed,
-    }
-
-
-def fitted(
-    widths: tuple[int, ...],
-    settings: dict[str, Any],
-    table: Table,
-    work: Work,
-    title: str,
-) -> HorseshoeClassifier:
-    """One fit; nodes that are off leave on the way and do not come back."""
-    model = HorseshoeClassifier(widths, **settings)
-    told = lambda share, history: work.report(
-        share, f"{title}, {model.max_iter} epochs"
-    )
-    file = work.folder / f"{title}.safetensors"
-    return model.fit(*table, checkpoint=file, callback=told)
-
-
-def written(widths: tuple[int, ...], settings: dict[str, Any]) -> str:
+def typed(widths: tuple[int, ...], settings: dict[str, Any]) -> str:
     """The estimator of a fit as it is typed."""
     recipe = ", ".join(f"{k}={v!r}" for k, v in settings.items())
     return f"HorseshoeClassifier({widths}, {recipe})"
@@ -313,7 +271,7 @@ def claims(rows: list[Row]) -> list[Claim]:
     released = where(judged, schedule=RELEASED)
     if constant and released:
         found.append(release_claim(constant, released))
-    if again := where(judged, schedule=AGAIN):
+    if again := where(judged, schedule=SECOND):
         found.append(again_claim(again))
     return found
 
@@ -403,7 +361,7 @@ def draw(ax: Axes, rows: list[Row], schedule: str, colour: str) -> None:
         ms=5,
         lw=1,
         color=colour,
-        label=schedule if schedule == AGAIN else f"{schedule} weight",
+        label=schedule if schedule == SECOND else f"{schedule} weight",
     )
     for row in rows:
         # Upright and over its bar: neighbours may be near each other.

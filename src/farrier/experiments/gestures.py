@@ -97,7 +97,8 @@ def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
 def settings_of(config: Config, part: str) -> dict[str, Any]:
     """Those of one part: other widths and models may change without it."""
     _, name = part.split("/")
-    return settings_without(config, "widths", "models") | {"model": written(name)}
+    own = settings_without(config, "widths", "models")
+    return own | {"model": written(MODELS[name].settings)}
 
 
 def data_files(config: Config) -> tuple[str, ...]:

@@ -3,25 +3,18 @@
 Pixels over 126, two hidden layers of equal width, learning rate 0.005, batches of 512,
 the exact bound from the first step: the paper's settings. The paper trains 500 epochs
 (`FULL`); `SHORT` trains fewer, and every table states how many.
-
-Besides, a 784-300-100 whose pixels have scales of their own (`input_horseshoe`), made
-small by `compact`: what it keeps and its test error, beside published networks that
-were pruned from the same size. Its divergences have a weight that is released
-(`KlRelease`), which is no bound on the evidence but at weight 1: `frontier` shows why.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import jax.random as jr
 import numpy as np
 
 from .. import datasets
 from ..estimators import HorseshoeClassifier
-from ..infer.train import KlRelease
 from ..model.network import Network
 from ..plots import Figure, legend_below, new_figure
 from ._harness import (
@@ -46,7 +39,6 @@ from ._models import (
     sparsity_claim,
     written,
 )
-from .published import COMPRESSED
 
 FILES = tuple(
     f"mnist/{part}-{kind}-ubyte.gz"
@@ -65,14 +57,6 @@ The paper's own error rates are not shown: we could not get them with certainty.
 """
 HOURS = "more than a day on 2 cores; with --short about an hour"
 SIDE = 28  # pixels
-PRUNED = "784-300-100/inputs"  # the part whose pixels have scales of their own
-RELEASED = KlRelease()  # the weight of its divergences
-PRUNED_NOTES = """\
-Kept: pixels and nodes of both hidden layers that are left in the compacted network, and
-in brackets those that the posterior calls on. Test error of the compacted network after
-the last epoch; its divergences had a released weight. Other rows are as the papers
-named are quoted.
-"""
 SHOWN = 10  # filters of each kind
 LEVELS = 127  # grey levels of a filter, on either side of 0
 
@@ -85,10 +69,6 @@ class Config:
     ----------
     runs
         Width of both hidden layers, epochs, models.
-    pruned
-        Widths and epochs of the network whose pixels have scales.
-    pruned_weight, pruned_warm_up
-        Weight of its divergences, and share of the steps over which that rises.
     rows, test_rows
         Rows that are used, from the first.
     """
@@ -100,9 +80,6 @@ class Config:
     batch_size: int = 512
     draws: int = 100
     seed: int = 0
-    pruned: tuple[tuple[int, int], int] = ((300, 100), 100)
-    pruned_weight: float | KlRelease = RELEASED
-    pruned_warm_up: float = 0.1
 
 
 FULL = Config(runs=tuple((width, 500, tuple(MODELS)) for width in (400, 800, 1200)))
@@ -119,28 +96,24 @@ SMOKE = Config(
     test_rows=64,
     batch_size=128,
     draws=8,
-    pruned=((8, 4), 2),
 )
 
 
 def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
-    """One part for each fit: `400-400/horseshoe`, and `784-300-100/inputs`."""
-    found = {
+    """One part for each fit: `400-400/horseshoe`."""
+    return {
         f"{width}-{width}/{name}": partial(fit, config, data, name, width, epochs)
         for width, epochs, names in config.runs
         for name in names
     }
-    return found | {PRUNED: partial(fit_pruned, config, data)}
 
 
 def settings_of(config: Config, part: str) -> dict:
     """Those of one fit: other fits may change without it."""
-    if part == PRUNED:
-        return settings_without(config, "runs")
     epochs = {f"{width}-{width}": count for width, count, _ in config.runs}
     widths, name = part.split("/")
-    own = settings_without(config, "runs", "pruned", "pruned_weight", "pruned_warm_up")
-    return own | {"epochs": epochs[widths], "model": written(name)}
+    own = settings_without(config, "runs")
+    return own | {"epochs": epochs[widths], "model": written(MODELS[name].settings)}
 
 
 def data_files(config: Config) -> tuple[str, ...]:
@@ -187,52 +160,6 @@ def fit(
     return [row]
 
 
-def fit_pruned(config: Config, data: Path, work: Work) -> list[Row]:
-    """Train the network whose pixels have scales, compact it, and test what is left."""
-    X, y = datasets.mnist(data)
-    widths, epochs = config.pruned
-    settings: dict[str, Any] = {
-        "kl_weight": config.pruned_weight,
-        "kl_warm_up": config.pruned_warm_up,
-        "learning_rate_init": config.learning_rate,
-        "batch_size": config.batch_size,
-        "max_iter": epochs,
-        "early_stopping": False,
-        "standardise": False,
-        "n_draws": config.draws,
-        "random_state": config.seed,
-    }
-    model = HorseshoeClassifier(widths, input_horseshoe=True, **settings)
-    told = lambda share, history: work.report(share, f"{epochs} epochs")
-    rows = slice(config.rows)
-    checkpoint = work.folder / "fit.safetensors"
-    model.fit(X[rows], y[rows], checkpoint=checkpoint, callback=told)
-    varies = np.ptp(X[rows], axis=0) > 0
-    del X, y
-    work.note("compaction, test digits")
-    small = model.compact()
-    X_test, y_test = datasets.mnist(data, "t10k")
-    tested = X_test[: config.test_rows], y_test[: config.test_rows]
-    cost = small.compaction_
-    assert cost.columns is not None
-    row: Row = {
-        "model": "inputs",
-        "built": [len(cost.columns), *widths],
-        "epochs": epochs,
-        "seconds": model.history_.seconds,
-        "bound_per_row": float(model.history_.bound[-1]) / config.rows,
-        "test_rows": config.test_rows,
-        **classified(small, *tested),
-        "error_before": classified(model, *tested)["error"],
-        "kept": [int(kept.sum()) for kept in (cost.columns, *cost.keep)],
-        "on": [int(model.features_on_.sum()), *model.widths_],
-        "constant": int((~varies).sum()),
-        "constant_kept": int(cost.columns[~varies].sum()),
-        "removed": sum(len(removal.nodes) for removal in model.history_.removed),
-    }
-    return [row]
-
-
 def filters(model: HorseshoeClassifier) -> dict[str, list[Row]]:
     """E[w] into first-layer units, the largest and the smallest by norm.
 
@@ -257,7 +184,6 @@ def filters(model: HorseshoeClassifier) -> dict[str, list[Row]]:
 
 def render(rows: list[Row]) -> dict[str, Figure]:
     """Sorted norms, densities of the smallest units, filters."""
-    rows = units(rows)
     if not rows:
         return {}
     narrow = min(row["width"] for row in rows)
@@ -269,11 +195,6 @@ def render(rows: list[Row]) -> dict[str, Figure]:
     if pair:
         figures["five"] = five_figure(pair)
     return figures
-
-
-def units(rows: list[Row]) -> list[Row]:
-    """Rows of the networks whose units are looked at: all but the pruned one."""
-    return [row for row in rows if row["model"] != "inputs"]
 
 
 def horseshoes(rows: list[Row]) -> list[Row]:
@@ -369,7 +290,7 @@ def table(rows: list[Row]) -> str:
     columns += ["log density", "nodes on"]
     columns += [f"norms over {NORM_ON:.0%} of the largest", "bound a row", "minutes"]
     lines = []
-    for row in units(rows):
+    for row in rows:
         error = 100 * row["error"]
         lines.append(
             [
@@ -384,25 +305,7 @@ def table(rows: list[Row]) -> str:
                 f"{row['seconds'] / 60:.0f}",
             ]
         )
-    text = markdown(columns, lines) + "\n" + NOTES if lines else ""
-    return text + "\n" + pruned_table(rows) if where(rows, model="inputs") else text
-
-
-def pruned_table(rows: list[Row]) -> str:
-    """What is left of a 784-300-100, beside what others left of it."""
-    lines = []
-    for row in where(rows, model="inputs"):
-        kept, on, built = (
-            "-".join(map(str, row[name])) for name in ("kept", "on", "built")
-        )
-        error = f"{100 * row['error']:.2f} ± {100 * standard_error(row):.2f}"
-        name = f"farrier, {built}, {row['epochs']} epochs"
-        lines.append([name, f"{kept} ({on})", error, "this run"])
-    for other in COMPRESSED:
-        kept = "-".join(map(str, other.kept))
-        lines.append([other.method, kept, f"{other.error:g}", other.source])
-    columns = ["network", "kept", "test error, %", "source"]
-    return markdown(columns, lines) + "\n" + PRUNED_NOTES
+    return markdown(columns, lines) + "\n" + NOTES
 
 
 def standard_error(row: Row) -> float:
@@ -416,7 +319,6 @@ def standard_error(row: Row) -> float:
 def claims(rows: list[Row]) -> list[Claim]:
     """What the paper says of MNIST."""
     by_width: dict[int, dict[str, Row]] = {}
-    rows = units(rows)
     if not rows:
         return []
     for row in rows:

@@ -1,9 +1,9 @@
 """Our recipe for the best predictions, beside both published columns.
 
-`farrier.presets.refined`, with 50 relu units (100 for `protein` and `year`). Up to 2000
-rows: four variational fits under a regularised horseshoe with a slab of 1, two of them
+`farrier.presets.refined`, with 50 units (100 for `protein` and `year`). Up to 2000
+rows: four variational fits under a regularised horseshoe with a slab of 2, two of them
 with noise by the row, then NUTS on weights and scales, a chain from each fit. From 2000
-rows on: a mixture of five variational fits, two of them with noise by the row.
+rows on: a mixture of three fits of the default.
 """
 
 from ._recipes import (
