@@ -109,8 +109,12 @@ def small_digits():
 def both(tmp_path_factory):
     """Rows of both fits to a small table, and the folder with their checkpoints."""
     folder, table = tmp_path_factory.mktemp("frontier"), small_digits()
+    shares = []
+    work = Work(folder, lambda share, text: shares.append(share))
     with pytest.warns(TrainingWarning):
-        rows = frontier.both_fits(frontier.SMOKE, "0.1", table, table, work_in(folder))
+        rows = frontier.both_fits(frontier.SMOKE, "0.1", table, table, work)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
     return rows, folder
 
 

@@ -113,6 +113,11 @@ class Work:
         """Say that k of n equal pieces are done."""
         self.report(k / n, f"{k} of {n}")
 
+    def piece(self, k: int, n: int) -> "Work":
+        """The same work for piece k, from 0, of n equal ones: its share is of that."""
+        told = lambda share, text: self.report((k + share) / n, text)
+        return dataclasses.replace(self, report=told)
+
     def counter(self, n: int) -> Callable[[int, Any], None]:
         """What tells of each of n fits that ends: an `after_fit` of `fit_many`."""
         count = itertools.count(1)

@@ -172,7 +172,7 @@ def both_fits(
     """A candidate made small, and a network of its widths that is fitted again."""
     widths = (config.width, config.width)
     settings = given(config, name)
-    model = fitted(widths, settings, train, work, "widths")
+    model = fitted(widths, settings, train, work.piece(0, 2), "widths")
     small = model.compact()
     kept = tuple(int(keep.sum()) for keep in small.compaction_.keep)
     first = scores(small, *judge) | {
@@ -182,7 +182,7 @@ def both_fits(
         "recipe": typed(widths, settings),
     }
     settings = given_again(config)
-    again = fitted(kept, settings, train, work, "again")
+    again = fitted(kept, settings, train, work.piece(1, 2), "again")
     second = scores(again, *judge) | {
         "schedule": SECOND,
         "error_before": first["error"],

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import blackjax
 import equinox as eqx
@@ -157,6 +157,7 @@ class LayerPoint(eqx.Module):
     log_inputs: dict[str, Float[Array, "..."]] = eqx.field(default_factory=dict)
 
 
+Result = TypeVar("Result")
 Fit = tuple[Network, Nodes]  # a variational posterior, and what it says of its nodes
 Point = tuple[LayerPoint, ...]  # one for each layer, the output last
 
@@ -494,7 +495,8 @@ def refine(
     targets = [Target(start, data.x, data.y, data.weight) for start in starts]
     kinds = kinds_of(starts)
     keys = jr.split(key_start, method.chains)
-    chains = [*map(Chain.create, targets, keys)]
+    create = lambda number: Chain.create(targets[number], keys[number])
+    chains = _each(create, kinds, compiles=True)
     watched = few[:: -(-len(few) // WATCHED_ROWS)]
     traces: list[list[Trace]] = []
     outputs: list[np.ndarray] = []
@@ -554,32 +556,46 @@ def _iterations(
     """
     warm_up, ends = _chunks(method.warm_up), window_ends(method.warm_up)
     keys = jr.split(key, len(chains))
-    double = jnp.result_type(float) == jnp.float64  # a thread starts with the default
 
     def work(index: int) -> tuple[Chain, Trace]:
-        with jax.enable_x64(double):
-            chain = chains[index]
-            adapting = np.asarray(chain.seen < warm_up)
-            target, depth = targets[index], method.depth
-            found = advance(target, chain, depth, adapting, key=keys[index])
-            chain, trace = jax.tree.map(np.asarray, found)
-            if adapting and int(chain.seen) in ends:
-                chain = jax.tree.map(np.asarray, _new_masses(chain))
-            return chain, trace
+        chain = chains[index]
+        adapting = np.asarray(chain.seen < warm_up)
+        target, depth = targets[index], method.depth
+        found = advance(target, chain, depth, adapting, key=keys[index])
+        chain, trace = jax.tree.map(np.asarray, found)
+        if adapting and int(chain.seen) in ends:
+            chain = jax.tree.map(np.asarray, _new_masses(chain))
+        return chain, trace
 
-    with ThreadPoolExecutor(min(len(chains), cores())) as pool:
-        for done in range(CHUNK, method.iterations + 1, CHUNK):
-            try:
-                # The first chunk compiles a program for each kind, not in each thread.
-                first = [of[0] for of in kinds] if done == CHUNK else []
-                others = [n for n in range(len(chains)) if n not in first]
-                pairs = {number: work(number) for number in first}
-                pairs |= zip(others, pool.map(work, others), strict=True)
-            except KeyboardInterrupt:
-                return
-            both = [pairs[number] for number in range(len(chains))]
-            chains, found = (list(part) for part in zip(*both, strict=True))
-            yield done, found
+    for done in range(CHUNK, method.iterations + 1, CHUNK):
+        try:
+            both = _each(work, kinds, compiles=done == CHUNK)
+        except KeyboardInterrupt:
+            return
+        chains, found = (list(part) for part in zip(*both, strict=True))
+        yield done, found
+
+
+def _each(
+    work: Callable[[int], Result], kinds: list[list[int]], *, compiles: bool
+) -> list[Result]:
+    """What the work on each chain returns, in threads, one on each core.
+
+    Where it `compiles`, one chain of each kind goes first: the others find a program.
+    """
+    double = jnp.result_type(float) == jnp.float64  # a thread starts with the default
+
+    def one(number: int) -> Result:
+        with jax.enable_x64(double):
+            return work(number)
+
+    numbers = sorted(number for members in kinds for number in members)
+    first = [members[0] for members in kinds] if compiles else []
+    others = [number for number in numbers if number not in first]
+    with ThreadPoolExecutor(min(len(numbers), cores())) as pool:
+        done = dict(zip(first, pool.map(one, first), strict=True))
+        done |= zip(others, pool.map(one, others), strict=True)
+    return [done[number] for number in numbers]
 
 
 def _joined(traces: list[list[Trace]], members: list[int]) -> Trace:
