@@ -28,9 +28,17 @@ def new_figure(rows: int, columns: int, *, height: float) -> tuple[Figure, np.nd
 
 
 def legend_below(figure: Figure, ax: Axes) -> None:
-    """The legend of one panel, for all of them, under the figure."""
+    """The legend of one panel, for all of them, under the figure.
+
+    It has up to four columns, as many as there is room for.
+    """
     handles, labels = ax.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8)
+    for ncols in (4, 3, 2, 1):
+        place = {"loc": "outside lower center", "ncols": ncols, "fontsize": 8}
+        legend = figure.legend(handles, labels, **place)
+        if ncols == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()
 
 
 def band(
