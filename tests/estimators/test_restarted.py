@@ -47,6 +47,14 @@ def test_a_mixture_of_fits_is_the_posterior(fitted):
     assert told[-1] == 1
 
 
+def test_fits_are_mixed_where_no_chain_has_a_draw(fitted, monkeypatch):
+    monkeypatch.setattr("farrier.estimators.base.refine", lambda *a, **k: None)
+    with pytest.warns(TrainingWarning, match="after 0 draws"):
+        model = regressor(refine="nuts").fit(X, Y)
+    np.testing.assert_array_equal(model.predict(X), fitted[0].predict(X))
+    assert model.restarts_ == fitted[0].restarts_
+
+
 def test_many_fits_are_mixed_each_and_predict_as_well_as_one(fitted):
     model, _ = fitted
     again, one = fit_many([regressor(), regressor(n_restarts=1)], X, Y)

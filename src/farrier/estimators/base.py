@@ -460,44 +460,67 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         """Keep what a fit learned, and warn of what its user should know."""
         data, kept = jobs[0].data, _best_first(runs)
         self._store(kept[0], int(data.batches))
-        fits = []
         if len(runs) > 1:
-            assert isinstance(data, Data)
-            fits = self._mix(data, kept)
             self._warn_of_restarts(runs, kept)
-        self._warn_of_widths()
         method = self._checked_refine()
-        if method is not None and self.history_.status in ENDED:
-            fits = fits or [(self._variational(), self._nodes)]
-            assert isinstance(data, Data)
-            self._sample(data, method, fits, callback)
+        if method is None or self.history_.status not in ENDED:
+            if len(runs) > 1:
+                self._mix(data, kept, self._fits_of(kept))
+            self._warn_of_widths()
+            return self
+        fits = self._fits_of(kept)
+        self._warn_of_widths()
+        if not self._sample(data, method, fits, callback):
+            if len(runs) > 1:
+                self._mix(data, kept, fits)
+        elif len(runs) > 1:  # each fit has the share of the chains that began at it
+            begun = np.arange(method.chains) % len(fits)
+            shares = np.bincount(begun, minlength=len(fits)) / method.chains
+            self._tell_restarts(kept, fits, shares)
+        else:
+            self._start = fits[0][0]
         return self
 
-    def _mix(self, data: Data, runs: list[Run]) -> list[Fit]:
-        """Put a mixture of all fits in the place of the best one (W1)."""
+    def _fits_of(self, runs: list[Run]) -> list[Fit]:
+        """The posterior of each run, and what it says of its nodes."""
         networks = [run.state.result for run in runs]
+        others = [(network, self._nodes_of(network)) for network in networks[1:]]
+        return [(networks[0], self._nodes), *others]
+
+    def _mix(self, data: Rows, runs: list[Run], fits: list[Fit]) -> None:
+        """Put a mixture of all fits in the place of the best one (W1)."""
+        assert isinstance(data, Data)
+        networks = [network for network, _ in fits]
         method, key = self._checked_restarts(), self._key("predict")
         weights = WEIGHTS[method.weights](networks, data, self.n_draws, key=key)
-        fits = [(network, self._nodes_of(network)) for network in networks]
         few = data.x[: int(data.rows) : -(-int(data.rows) // SCORE_ROWS)]
         self.network_ = self._with_all_outputs(
             mixed(fits, weights, few, self.n_draws, key=key)
         )
+        self._tell_restarts(runs, fits, weights)
+        self.__dict__.pop("_node_report", None)
+
+    def _tell_restarts(
+        self, runs: list[Run], fits: list[Fit], weights: np.ndarray
+    ) -> None:
+        """Keep what there is to say of each of several fits."""
         self.restarts_ = tuple(
             Restart(_last_bound(run), float(weight), nodes.widths, fit.likelihood.name)
             for run, weight, (fit, nodes) in zip(runs, weights, fits, strict=True)
         )
-        self.__dict__.pop("_node_report", None)
-        return fits
 
     def _sample(
         self,
-        data: Data,
+        data: Rows,
         method: Nuts,
         fits: list[Fit],
         callback: Callback | None,
-    ) -> None:
-        """Put draws of the exact posterior in the place of the variational one."""
+    ) -> bool:
+        """Put draws of the exact posterior in the place of the variational one.
+
+        Returns whether there are any.
+        """
+        assert isinstance(data, Data)
         with ExitStack() as stack:
             show = lambda done, text: None
             if self.verbose:
@@ -514,20 +537,10 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             drawn, self.sampling_ = found
             self.network_ = self._with_all_outputs(drawn)
             self.__dict__.pop("_node_report", None)
-            if len(fits) == 1:
-                self._start = fits[0][0]
-            else:
-                self._weigh_by_chains(method.chains)
         if found is None or not found[1].is_whole(method):
             self.history_.status = Status.INTERRUPTED
         self._warn_of_sampling()
-
-    def _weigh_by_chains(self, chains: int) -> None:
-        """Give each fit the share of the chains that began at it."""
-        count = len(self.restarts_)
-        begun = np.bincount(np.arange(chains) % count, minlength=count) / chains
-        pairs = zip(self.restarts_, begun.tolist(), strict=True)
-        self.restarts_ = tuple(dataclasses.replace(r, weight=w) for r, w in pairs)
+        return found is not None
 
     def _variational(self) -> Network:
         """The posterior that training goes on from."""
