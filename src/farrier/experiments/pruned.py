@@ -23,7 +23,7 @@ import numpy as np
 
 from .. import datasets
 from ..infer.train import KlRelease
-from ..plots import Figure, new_figure
+from ..plots import Axes, Figure, new_figure
 from ._harness import Claim, Row, Work, markdown, settings_without, verdict, where
 from ._models import AGAIN, AbstractDigits, classified, fitted, written
 from .mnist import FILES, standard_error
@@ -221,19 +221,45 @@ def claims(rows: list[Row]) -> list[Claim]:
 
 
 def render(rows: list[Row]) -> dict[str, Figure]:
-    """Which pixels are kept, best first."""
-    compacted = where(rows, kind=COMPACTED)
-    tested = where(rows, kind=FINAL)
+    """Error against pixels, and which pixels are kept."""
+    compacted, tested = where(rows, kind=COMPACTED), where(rows, kind=FINAL)
     if not (compacted and tested):
         return {}
-    ranking, pixels = compacted[0]["ranking"], tested[0]["kept"][0]
+    figure, axes = new_figure(1, 2, height=4.2)
+    draw_errors(axes[0, 0], where(rows, kind=CHOOSE), tested[0])
+    ax, ranking, pixels = axes[0, 1], compacted[0]["ranking"], tested[0]["kept"][0]
     side = round(len(ranking) ** 0.5)
     place = np.full(side * side, np.nan)
     place[ranking[:pixels]] = np.arange(1, pixels + 1)
-    figure, axes = new_figure(1, 1, height=4.0)
-    picture = axes[0, 0].imshow(place.reshape(side, side), cmap="viridis_r")
-    axes[0, 0].set_xlabel("column of the picture")
-    axes[0, 0].set_ylabel("row of the picture")
-    axes[0, 0].set_title(f"the {pixels} pixels that the network sees", fontsize=10)
-    figure.colorbar(picture, ax=axes[0, 0], label="place by its score, 1 is the best")
+    picture = ax.imshow(place.reshape(side, side), cmap="viridis_r")
+    ax.set_xlabel("column of the picture")
+    ax.set_ylabel("row of the picture")
+    ax.set_title(f"the {pixels} pixels that the network sees", fontsize=10)
+    label = "place by its score, 1 is the best"
+    figure.colorbar(picture, ax=ax, label=label, shrink=0.85)
     return {"pixels": figure}
+
+
+def draw_errors(ax: Axes, judged: list[Row], tested: Row) -> None:
+    """Errors of networks that were fitted again, against the pixels that they see."""
+    series = {
+        "training digits set apart": ("#1f6f8b", judged),
+        "test digits": ("#c0392b", [tested]),
+    }
+    for label, (colour, rows) in series.items():
+        ax.errorbar(
+            [row["kept"][0] for row in rows],
+            [100 * row["error"] for row in rows],
+            yerr=[100 * standard_error(row) for row in rows],
+            fmt="o",
+            ms=5,
+            color=colour,
+            label=label,
+        )
+    goal = 100 * GOAL_ERROR
+    ax.axhline(goal, color="0.5", ls="--", lw=1, label=f"{goal:.1f} %")
+    ax.set_xlim(left=0)
+    ax.set_xlabel("pixels")
+    ax.set_ylabel("error, % (± one standard error)")
+    ax.set_title("fitted again with the best pixels", fontsize=10)
+    ax.legend(fontsize=8)
