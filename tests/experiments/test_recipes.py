@@ -9,13 +9,13 @@ from scipy import integrate, stats
 
 from farrier import TrainingWarning, datasets
 from farrier.experiments import _recipes, choose, uci_default, uci_refined
-from farrier.experiments.published import HORSESHOE, VMG_ORIGINAL
+from farrier.experiments.published import HORSESHOE, SPLITS, VMG_ORIGINAL
 
 
 def made_rows(name, rmse, density, coverage=0.9, **more):
     row = {"set": name, "rmse": rmse, "log_density": density, "crps": 0.5 * rmse}
     row |= {"coverage": coverage, "nodes_on": 9, "width": 50, "seconds": 3.0} | more
-    return [row | {"split": split} for split in range(3)]
+    return [row | {"split": split} for split in range(SPLITS[name])]
 
 
 def all_ahead(**changes):
@@ -116,7 +116,18 @@ def test_claims_name_what_is_behind_and_what_is_missing():
     assert coverage.verdict == "holds partly"
     waiting = _recipes.claims(made_rows("yacht", 0.5, -0.5))[0]
     assert waiting.verdict == "waits for results"
-    assert "boston" in waiting.evidence
+    assert "Splits of boston, concrete, energy" in waiting.evidence
+    waiting = _recipes.claims(all_ahead()[1:])[0]
+    assert waiting.verdict == "waits for results"
+    assert "18 of 18 cells. Splits of boston are to come." in waiting.evidence
+
+
+def test_the_readme_says_where_splits_are_missing():
+    whole, part = all_ahead(), all_ahead()[1:-20]
+    text = _recipes.beside({"default": whole, "refined": part})
+    (boston,) = (line for line in text.splitlines() if line.startswith("| boston"))
+    assert "| 2.43 / -2.36 | 90.0% | 2.43 / -2.36 (19 of 20 splits) | 90.0% |" in boston
+    assert "| not run yet |  |" in text
 
 
 def test_table_has_both_published_columns():
