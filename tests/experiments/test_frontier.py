@@ -205,6 +205,8 @@ def test_a_second_fit_is_held_against_the_first():
 def test_the_figure_labels_each_point_with_its_weight():
     rows = made_rows()
     rows += [made_row("0.3 to 0.03", 0.0139, (90, 80), frontier.FINAL, place=1)]
+    again = {"schedule": frontier.SECOND, "kind": frontier.FINAL}
+    rows += [made_row("0.3 to 0.03", 0.0129, (90, 80)) | again]
     left, right = frontier.render(rows)["frontier"].axes
     labels = {text.get_text() for text in left.texts}
     assert labels == {row["candidate"] for row in made_rows()}

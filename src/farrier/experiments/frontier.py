@@ -352,7 +352,10 @@ def render(rows: list[Row]) -> dict[str, Figure]:
 
 
 def draw(ax: Axes, rows: list[Row], schedule: str, colour: str) -> None:
-    """The points of one schedule, labelled with their weights."""
+    """The points of one schedule, labelled with their weights.
+
+    One that was fitted again stands under the one whose widths it has.
+    """
     ax.errorbar(
         [sum(row["kept"]) for row in rows],
         [100 * row["error"] for row in rows],
@@ -364,6 +367,11 @@ def draw(ax: Axes, rows: list[Row], schedule: str, colour: str) -> None:
         label=schedule if schedule == SECOND else f"{schedule} weight",
     )
     for row in rows:
+        if schedule == SECOND:
+            nodes, errors = sum(row["kept"]), (row["error_before"], row["error"])
+            ends = [100 * error for error in errors]
+            ax.plot([nodes, nodes], ends, color=colour, ls=":", lw=1, zorder=0)
+            continue
         # Upright and over its bar: neighbours may be near each other.
         ax.annotate(
             row["candidate"],
