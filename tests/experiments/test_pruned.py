@@ -107,10 +107,10 @@ def test_the_goal_is_an_error(error, expected):
 def test_the_figure_shows_the_pixels_that_are_kept():
     rows = all_rows()
     errors, ax, bar = pruned.render(rows)["pixels"].axes
-    labels = [text.get_text() for text in errors.get_legend().get_texts()]
+    _, labels = errors.get_legend_handles_labels()
     assert sorted(labels) == ["1.6 %", "test digits", "training digits set apart"]
     assert errors.get_ylabel()
-    shown = np.asarray(ax.images[0].get_array().filled(np.nan)).ravel()
+    shown = np.ma.filled(ax.images[0].get_array(), np.nan).ravel()
     assert np.isfinite(shown).sum() == 300
     assert shown[rows[0]["ranking"][0]] == 1
     assert ax.get_xlabel()
