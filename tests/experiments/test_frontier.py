@@ -1,13 +1,14 @@
 """Digits, error against nodes: which rows are seen, the rule, table, claims."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from farrier import Gaussian, KlRelease, Matrix, TrainingWarning, datasets
 from farrier.experiments import frontier
-from farrier.experiments._harness import Work
+from farrier.experiments._harness import Work, read_rows
 
 
 def made_row(name="0.1", error=0.016, kept=(100, 95), kind=frontier.CHOOSE, **more):
@@ -214,3 +215,10 @@ def test_the_figure_labels_each_point_with_its_weight():
     for ax in (left, right):
         assert ax.get_xlabel()
         assert ax.get_ylabel()
+
+
+def test_the_readme_has_the_figures_of_the_last_run():
+    root = Path(__file__).parents[2]
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    goal, *_ = frontier.claims(read_rows(root / "results/frontier/rows.json"))
+    assert goal.evidence in readme, "put this into it:\n" + goal.evidence

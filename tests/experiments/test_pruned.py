@@ -1,13 +1,14 @@
 """Digits, pixels and nodes made few: the ranking, the rule, table, claim, figure."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from farrier import TrainingWarning
 from farrier.experiments import pruned
-from farrier.experiments._harness import Work
+from farrier.experiments._harness import Work, read_rows
 
 
 def made_row(kind, error=0.016, kept=(300, 110, 50), **more):
@@ -116,3 +117,10 @@ def test_the_figure_shows_the_pixels_that_are_kept():
     assert ax.get_xlabel()
     assert bar.get_ylabel()
     assert pruned.render([compacted_row()]) == {}
+
+
+def test_the_readme_has_the_figures_of_the_last_run():
+    root = Path(__file__).parents[2]
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    expected = pruned.beside(read_rows(root / "results/pruned/rows.json"))
+    assert expected in readme, "put this into it:\n" + expected

@@ -171,6 +171,16 @@ def fit_again(
 
 
 def table(rows: list[Row]) -> str:
+    """What is left of a 784-300-100, and how the number of pixels was chosen."""
+    text = beside(rows) + "\n" + NOTES
+    if judged := where(rows, kind=CHOOSE):
+        text += "\nFitted again, judged on training digits set apart:\n\n"
+        lines = [[joined(row["kept"]), percent(row)] for row in judged]
+        text += markdown(["kept", "error, %"], lines)
+    return text
+
+
+def beside(rows: list[Row]) -> str:
     """What is left of a 784-300-100, beside what others left of it."""
     lines = []
     for row in [*where(rows, kind=COMPACTED), *where(rows, kind=FINAL)]:
@@ -185,13 +195,7 @@ def table(rows: list[Row]) -> str:
         lines.append(
             [other.method, joined(other.kept), f"{other.error:g}", other.source]
         )
-    columns = ["network", "kept", "test error, %", "source"]
-    text = markdown(columns, lines) + "\n" + NOTES
-    if judged := where(rows, kind=CHOOSE):
-        text += "\nFitted again, judged on training digits set apart:\n\n"
-        lines = [[joined(row["kept"]), percent(row)] for row in judged]
-        text += markdown(["kept", "error, %"], lines)
-    return text
+    return markdown(["network", "kept", "test error, %", "source"], lines)
 
 
 def joined(widths: list[int] | tuple[int, ...]) -> str:
