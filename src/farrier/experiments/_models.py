@@ -99,6 +99,17 @@ class AbstractDigits:
         }
 
 
+# Of `AbstractDigits`, to see that an experiment runs at all.
+FEW_DIGITS: dict[str, Any] = {
+    "epochs": 2,
+    "rows": 320,
+    "held": 64,
+    "test_rows": 64,
+    "batch_size": 128,
+    "draws": 8,
+}
+
+
 def written(settings: dict[str, Any]) -> dict[str, str]:
     """Settings of an estimator as texts, for the mark of a part."""
     return {key: repr(value) for key, value in settings.items()}

@@ -40,7 +40,15 @@ from ._harness import (
     verdict,
     where,
 )
-from ._models import AGAIN, MODELS, AbstractDigits, classified, fitted, written
+from ._models import (
+    AGAIN,
+    FEW_DIGITS,
+    MODELS,
+    AbstractDigits,
+    classified,
+    fitted,
+    written,
+)
 from .mnist import FILES, standard_error
 
 HOURS = "about 30 minutes on 2 cores"
@@ -86,12 +94,7 @@ SMOKE = Config(
     candidates=("0.1", "0.3 to 0.03"),
     finals=1,
     width=8,
-    epochs=2,
-    rows=320,
-    held=64,
-    test_rows=64,
-    batch_size=128,
-    draws=8,
+    **FEW_DIGITS,
 )
 
 

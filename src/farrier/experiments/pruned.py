@@ -25,7 +25,7 @@ from .. import datasets
 from ..infer.train import KlRelease
 from ..plots import Axes, Figure, new_figure
 from ._harness import Claim, Row, Work, markdown, settings_without, verdict, where
-from ._models import AGAIN, AbstractDigits, classified, fitted, written
+from ._models import AGAIN, FEW_DIGITS, AbstractDigits, classified, fitted, written
 from .mnist import FILES, standard_error
 from .published import COMPRESSED
 
@@ -59,12 +59,7 @@ FULL = Config()
 SMOKE = Config(
     pixels=(50, 100),
     widths=(8, 4),
-    epochs=2,
-    rows=320,
-    held=64,
-    test_rows=64,
-    batch_size=128,
-    draws=8,
+    **FEW_DIGITS,
 )
 
 
