@@ -149,6 +149,6 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match="damaged or is not"):
         Predictor.load(tmp_path / "other.npz")
     tiny(format=99).save(tmp_path / "later.npz")
-    with pytest.raises(ValueError, match="has format 99; this file reads 2 and less"):
+    with pytest.raises(ValueError, match="has format 99; this file reads 3 and less"):
         Predictor.load(tmp_path / "later.npz")
     assert [p.name for p in tmp_path.glob("*.npz.*")] == []

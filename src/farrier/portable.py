@@ -25,7 +25,9 @@ from typing import Any
 
 import numpy as np
 
-FORMATS = (1, 2)  # 2 has a noise that depends on the row
+# 2 may have a noise that depends on the row, and 3 has levels of its intervals.
+FORMATS = (1, 2, 3)
+_DEPTHS = "intervals.depths"
 CHUNK_VALUES = 2**22  # draws x rows x widest layer
 BISECTIONS = 32
 NODES = 32  # points of the quadrature behind an activation
@@ -133,7 +135,7 @@ class Predictor:
     def save(self, path: str | Path) -> None:
         """Write one `.npz` file, in one piece."""
         path = Path(path)
-        number = FORMATS["noise.limit" in self.arrays]
+        number = FORMATS[2 if _DEPTHS in self.arrays else "noise.limit" in self.arrays]
         text = json.dumps({"format": number, **self.header}).encode()
         arrays: dict[str, Any] = {_HEADER: np.frombuffer(text, np.uint8), **self.arrays}
         temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
@@ -195,9 +197,17 @@ class Predictor:
         low, high = (self.predict_quantile(X, 0.5 + s * level / 2) for s in (-1, 1))
         return low, high
 
+    def held(self, level: float) -> float:
+        """The level of the mixture's quantile that is given for one of `level` (P4)."""
+        depth = self.arrays.get(_DEPTHS, np.linspace(0, 1, 2))
+        side = 2 * level - 1
+        within = np.interp(abs(side), np.linspace(0, 1, len(depth)), depth)
+        return 0.5 + 0.5 * math.copysign(float(within), side)
+
     def predict_quantile(self, X: Any, level: float) -> np.ndarray:
         """The value under which `y` lies with probability `level`."""
         self._need("regression", "predict_quantile")
+        level = self.held(level)
         found = [_quantile(*self._mixture(x), level) for x in self._chunks(X)]
         value = np.concatenate(found) * self.arrays["y.scale"] + self.arrays["y.mean"]
         return self._shaped(value)

@@ -306,13 +306,65 @@ def test_warm_start_needs_the_same_columns(fitted):
         model.fit(*two_targets())
 
 
+# -- intervals -------------------------------------------------------------------------
+
+
+def heavy_tailed(rows=400, seed=0):
+    """A curve with errors of a t law: a normal noise has to be wide for its tails."""
+    random = np.random.default_rng(seed)
+    X = random.uniform(-2, 2, size=(rows, 1))
+    return X, np.sin(2 * X[:, 0]) + 0.1 * random.standard_t(2, rows)
+
+
+@pytest.fixture(scope="module")
+def heavy():
+    return HorseshoeRegressor(**SMALL).fit(*heavy_tailed())
+
+
+def test_intervals_hold_where_those_of_the_posterior_are_too_wide(heavy):
+    """(P4), on new rows: within five standard errors of fit and of new rows."""
+    X, y = heavy_tailed(5_000, seed=1)
+
+    def coverage(**how):
+        low, high = heavy.predict_interval(X, level=0.9, **how)
+        return np.mean((low <= y) & (y <= high))
+
+    error = np.sqrt(0.9 * 0.1 * (1 / 400 + 1 / 5_000))
+    assert abs(coverage() - 0.9) < 5 * error
+    assert coverage(method="posterior") > coverage() + error
+    place = heavy.pit(X, y)
+    assert abs(np.mean(np.abs(2 * place - 1) <= 0.9) - coverage()) < 1e-3
+    plain = np.abs(2 * heavy.pit(X, y, method="posterior") - 1)
+    assert np.mean(plain <= 0.9) == pytest.approx(coverage(method="posterior"))
+
+
+def test_intervals_are_kept_with_the_model(heavy, tmp_path):
+    X, _ = heavy_tailed(20, seed=2)
+    expected = heavy.predict_interval(X, level=0.8)
+    heavy.save(tmp_path / "model.safetensors")
+    for model in (
+        load(tmp_path / "model.safetensors"),
+        pickle.loads(pickle.dumps(heavy)),
+    ):
+        np.testing.assert_array_equal(model.predict_interval(X, level=0.8), expected)
+    depths = [m._depths("calibrated") for m in (heavy, heavy.compact())]
+    np.testing.assert_array_equal(*depths)
+
+
+def test_intervals_of_another_method_are_refused(heavy):
+    said = r"`method` must be one of \('calibrated', 'posterior'\), got 'exact'"
+    for call in (heavy.predict_interval, lambda X, method: heavy.pit(X, X, method)):
+        with pytest.raises(ValueError, match=said):
+            call(heavy_tailed(5)[0], method="exact")
+
+
 # -- several targets -------------------------------------------------------------------
 
 
 def test_several_targets_in_units_far_apart(fitted_two):
     X, y = two_targets(500, seed=3)
     mean, std = fitted_two.predict(X, return_std=True)
-    low, high = fitted_two.predict_interval(X, level=0.5)
+    low, high = fitted_two.predict_interval(X, level=0.5, method="posterior")
     draws = fitted_two.sample_y(X, n_samples=48)
     assert mean.shape == std.shape == low.shape == high.shape == y.shape
     assert draws.shape == (*y.shape, 48)

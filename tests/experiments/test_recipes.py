@@ -9,12 +9,14 @@ from scipy import integrate, stats
 
 from farrier import TrainingWarning, datasets
 from farrier.experiments import _recipes, choose, uci_default, uci_refined
+from farrier.experiments._harness import where
 from farrier.experiments.published import HORSESHOE, SPLITS, VMG_ORIGINAL
 
 
 def made_rows(name, rmse, density, coverage=0.9, **more):
     row = {"set": name, "rmse": rmse, "log_density": density, "crps": 0.5 * rmse}
-    row |= {"coverage": coverage, "nodes_on": 9, "width": 50, "seconds": 3.0} | more
+    row |= {"coverage": coverage, "posterior_coverage": 0.95, "nodes_on": 9}
+    row |= {"width": 50, "seconds": 3.0} | more
     return [row | {"split": split} for split in range(SPLITS[name])]
 
 
@@ -99,6 +101,17 @@ def test_of_two_prints_of_vmg_the_better_one_stands():
 )
 def test_ahead(name, score, ours, theirs, is_ahead):
     assert _recipes.ahead(name, score, ours, theirs) is is_ahead
+
+
+def test_the_table_tells_whose_intervals_it_has():
+    rows = all_ahead()
+    assert "| 90.0% | 95.0% | 9.0 of 50 |" in _recipes.table(rows)
+    del where(rows, set="wine")[0]["posterior_coverage"]  # a row of before
+    lines = _recipes.table(rows).splitlines()
+    (wine,) = [line for line in lines if line.startswith("| wine")]
+    assert "| 90.0% (the posterior's) |  | 9.0 of 50 |" in wine
+    assert "(the posterior's)" not in "".join(v for v in lines if v != wine)
+    assert "90.0% (the posterior's)" in _recipes.beside({"default": rows})
 
 
 def test_claims_hold_where_every_cell_is_ahead():

@@ -399,7 +399,7 @@ def test_summaries_agree_with_one_another_in_the_units_of_the_target(untrained):
     error = sd * np.sqrt(1 / 4_000 + 1 / 400)
     assert (np.abs(draws.mean(2) - mean) < 5 * error).all()
     assert (np.abs(draws.std(2) / sd - 1) < 5 * np.sqrt(0.5 / 4_000 + 0.5 / 400)).all()
-    low, high = model.predict_interval(X, level=0.8)
+    low, high = model.predict_interval(X, level=0.8, method="posterior")
     inside = (low[..., None] < draws) & (draws < high[..., None])
     assert (np.abs(inside.mean(2) - 0.8) < 5 * np.sqrt(0.16 / 4_000) + 0.02).all()
 

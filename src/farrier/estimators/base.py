@@ -102,7 +102,7 @@ RISING = 0.02  # nats a row; a bound that rises by more at the end is not there 
 AGREE = 1.1  # an R-hat over this says that chains have not met
 # What a fit before has left behind.
 OUTDATED = ("_compaction", "compaction_", "_node_report", "_input_report")
-OUTDATED += ("sampling_", "restarts_", "_start")
+OUTDATED += ("sampling_", "restarts_", "_start", "_interval_depths")
 ENDED = (Status.CONVERGED, Status.BUDGET)
 PARTIAL_WARM_UP = 1_000  # steps of partial_fit over which the KL weight rises
 
@@ -235,7 +235,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _compacted(self) -> Compaction:
         if not hasattr(self, "_compaction"):
-            x, y = self._check_rows
+            x, y, _ = self._check_rows
             key = self._key("predict")
             self._compaction = compact(
                 self.network_, self._nodes, x, y, self.n_draws, key=key
@@ -299,7 +299,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         x, y = self._x_standard(x), self._targets(y)
         self._draw_seed(checkpoint, count, lambda: (x, y, weight))
         data = self._rows(x, y, weight, config.batch_size)
-        self._keep_check_rows(x, y)
+        self._keep_check_rows(x, y, weight)
         return self._jobs_on(data, config, x.shape[1], weight.sum(), count, checkpoint)
 
     def _streamed_job(
@@ -325,9 +325,10 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         self._draw_seed(checkpoint, 1, lambda: (source.mark().encode(),))
         data = self._stream(rows, config.batch_size)
         config = self._config(rows.rows, steps=self._steps(rows.rows, data.batches))
-        x, y, _ = self._in_units(*found.sample, np.ones(len(found.sample[0])))
-        self._keep_check_rows(x, y)
-        (job,) = self._jobs_on(data, config, x.shape[1], total, 1, checkpoint)
+        sample = self._in_units(*found.sample, np.ones(len(found.sample[0])))
+        self._keep_check_rows(*sample)
+        d_in = sample[0].shape[1]
+        (job,) = self._jobs_on(data, config, d_in, total, 1, checkpoint)
         return job
 
     def _learn(self, source: RowSource, found: Statistics) -> float:
@@ -579,10 +580,13 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         self._fixed = {}
         self._warn_of_run(run.schedule.settled)
 
-    def _keep_check_rows(self, x: np.ndarray, y: np.ndarray) -> None:
-        """Keep some rows, for node scores and for the self-check of compaction."""
+    def _keep_check_rows(
+        self, x: np.ndarray, y: np.ndarray, weight: np.ndarray
+    ) -> None:
+        """Keep some rows: for node scores, intervals, the self-check of compaction."""
         every = -(-len(x) // CHECK_ROWS)
-        self._check_rows = (x[::every].astype(np.float32), _narrow(y[::every]))
+        x, y, weight = (values[::every] for values in (x, y, weight))
+        self._check_rows = (x.astype(np.float32), _narrow(y), weight)
 
     @property
     def _nodes(self) -> Nodes:
@@ -593,7 +597,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         return self._node_report
 
     def _nodes_of(self, network: AnyNetwork) -> Nodes:
-        x, _ = self._check_rows
+        x, *_ = self._check_rows
         few = jnp.asarray(x[:: -(-len(x) // SCORE_ROWS)], float)
         return find_nodes(network, few, self.n_draws, key=self._key("nodes"))
 
@@ -734,7 +738,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             history = history.extended(np.array([int(state.step)]), terms)
         history.skipped = int(state.skipped)
         self._run = Run(state, run.schedule, history)
-        self._keep_check_rows(x, y)
+        self._keep_check_rows(x, y, weight)
         self._store(self._run, int(data.batches))
         return self
 

@@ -11,7 +11,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..infer import predict
+from ..infer import calibrate, predict
 from ..model.likelihoods import NOISES, AbstractNoise, AbstractNormalLikelihood
 from ..prepare import Standardiser
 from ..sources import RowSource, Statistics
@@ -27,6 +27,9 @@ from .checks import (
 )
 from .headers import check_units, whole
 from .views import Curves, ViewedEstimator
+
+INTERVALS = ("calibrated", "posterior")
+DEPTHS = "intervals.depths"  # in a file
 
 
 class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
@@ -327,14 +330,47 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
 
     @by_pieces
     def predict_interval(
-        self, X: Unchecked, level: float = 0.9
+        self, X: Unchecked, level: float = 0.9, method: str = "calibrated"
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Ends of the central interval that holds `y` with probability `level`."""
-        low, high = self._ends(self._checked_rows(X), checked_level(level))
+        """Ends of the central interval that holds `y` with probability `level`.
+
+        Parameters
+        ----------
+        method
+            "calibrated": the central interval of the predictive law that holds a share
+            `level` of the training rows, each left out of the draws. "posterior": that
+            of probability `level` as the posterior says it.
+        """
+        level, depth = checked_level(level), self._depths(method)
+        low, high = self._ends(self._checked_rows(X), calibrate.held(level, depth))
         return self._shaped(low), self._shaped(high)
 
+    def _depths(self, method: str) -> np.ndarray:
+        """How deep an interval of each level has to reach into the predictive law."""
+        if method not in INTERVALS:
+            raise ValueError(f"`method` must be one of {INTERVALS}, got {method!r}.")
+        check_is_fitted(self)
+        if method == "posterior":
+            return calibrate.LEVELS
+        if not hasattr(self, "_interval_depths"):
+            x, y, weight = self._check_rows
+            place = self._summary_of(calibrate.left_out, x, y)
+            self._interval_depths = calibrate.depths(np.asarray(place, float), weight)
+        return self._interval_depths
+
+    def compact(self) -> Self:
+        """A smaller estimator that predicts the same; `compaction_` states the cost.
+
+        Nodes that are off are folded into the rest. The result is checked on the
+        training inputs: its predictive means move by less than 1 % of their standard
+        deviation (root mean square), or more nodes are kept.
+        """
+        check_is_fitted(self)
+        self._depths("calibrated")  # the same intervals, and from the same rows
+        return super().compact()
+
     def _ends(self, rows: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """Ends of the central interval of each target."""
+        """Ends of the central interval of each target, by the predictive law."""
         tail = 0.5 - level / 2
         levels = jnp.asarray([tail, 1 - tail], float)
         ends = np.asarray(self._summary_of(predict.quantiles, rows, levels), float)
@@ -344,7 +380,8 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
     def _curves(self, rows: np.ndarray, levels: list[float]) -> Curves:
         mean, _, _ = self._summary_of(predict.moments, rows)
         mean = self._y_standard.undo(np.asarray(mean, float))
-        ends = [self._ends(rows, level) for level in levels]
+        depth = self._depths("calibrated")
+        ends = [self._ends(rows, calibrate.held(level, depth)) for level in levels]
         return {
             f"target {column}": (
                 mean[:, column],
@@ -370,16 +407,23 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         density = self._summary_of(predict.log_densities, rows, y)
         return np.asarray(density, float) - np.log(self._y_standard.scale).sum()
 
-    def pit(self, X: Unchecked, y: Unchecked) -> np.ndarray:
+    def pit(self, X: Unchecked, y: Unchecked, method: str = "calibrated") -> np.ndarray:
         """Where each `y` lies in its predictive law, from 0 to 1 (P2).
 
-        Uniform over the rows when the predictions are calibrated.
+        Uniform over the rows when the predictions are calibrated; from the ends of
+        the interval of a level it is (1 - level) / 2 and (1 + level) / 2.
+
+        Parameters
+        ----------
+        method
+            The law: that of the intervals ("calibrated"), or the posterior's own
+            ("posterior").
         """
-        check_is_fitted(self)
+        depth = self._depths(method)
         X, y = self._checked_xy(X, y, reset=False)
         rows = self._x_standard(X)
         place = self._summary_of(predict.cdfs, rows, self._y_standard(y))
-        return self._shaped(np.asarray(place, float))
+        return self._shaped(calibrate.place_held(np.asarray(place, float), depth))
 
     def sample_y(
         self, X: Unchecked, n_samples: int = 1, random_state: Any = 0
@@ -409,6 +453,7 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
             self._y_standard.mean,
             self._y_standard.scale,
         )
+        arrays[DEPTHS] = self._depths("calibrated")
         return header | {"columns": self._columns}, arrays
 
     def _own_from_file(self, header: dict, arrays: dict[str, np.ndarray]) -> None:
@@ -417,3 +462,7 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
             raise ValueError(f"`columns` is {self._columns!r:.80}")
         check_units(arrays, "y", self._columns or 1)
         self._y_standard = Standardiser(arrays["y.mean"], arrays["y.scale"])
+        # Intervals of older files are the posterior's.
+        self._interval_depths = arrays.get(DEPTHS, calibrate.LEVELS)
+        if not calibrate.are_depths(self._interval_depths):
+            raise ValueError(f"`{DEPTHS}` do not rise from 0 to 1")

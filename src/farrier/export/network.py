@@ -33,6 +33,7 @@ def regression(
         graph.add("Mul", graph.cast(sd, DOUBLE), scale),
     ]
     quantiles = None
+    levels = tuple(predictor.held(level) for level in levels)
     if levels:
         if parts == 1:
             q = _normal_quantiles(graph, mean, sd, levels)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..estimators.base import NetworkEstimator
 from ..estimators.classifier import HorseshoeClassifier
-from ..estimators.regressor import HorseshoeRegressor
+from ..estimators.regressor import DEPTHS, HorseshoeRegressor
 from ..estimators.tabular import TableModel
 from ..infer.freeze import Draws, Moments
 from ..portable import Predictor
@@ -73,11 +73,13 @@ def _parts(model: Any) -> tuple[NetworkEstimator, dict | None]:
 
 
 def _units(estimator: NetworkEstimator) -> dict[str, np.ndarray]:
-    """Mean and scale of inputs and, for regression, of targets."""
+    """Mean and scale of inputs and, for regression, of targets and its intervals."""
     standards = {"x": estimator._x_standard}
+    depths = {}
     if isinstance(estimator, HorseshoeRegressor):
         standards["y"] = estimator._y_standard
-    return {
+        depths[DEPTHS] = estimator._depths("calibrated")
+    return depths | {
         f"{name}.{part}": getattr(standard, part)
         for name, standard in standards.items()
         for part in ("mean", "scale")

@@ -72,6 +72,19 @@ class Mixture(eqx.Module):
         """Probability that each target is at most `y` (P2)."""
         return _over_all(norm.cdf(y[None], self.loc, self.sd))
 
+    def left_out_cdf(
+        self, y: Float[Array, "rows targets"]
+    ) -> Float[Array, "rows targets"]:
+        """The same with row i taken out of the draws by importance weights (P3).
+
+        The weights are truncated: none is over 1 / sqrt(draws) of their sum.
+        """
+        log_r = -norm.logpdf(y[None], self.loc, self.sd).sum(-1)
+        share = jax.nn.softmax(log_r, axis=0)
+        share = jnp.minimum(share, len(share) ** -0.5)
+        share = share / share.sum(0, keepdims=True)
+        return (share[..., None] * norm.cdf(y[None], self.loc, self.sd)).sum(0)
+
     def density(self, y: Float[Array, "rows targets"]) -> Float[Array, "rows targets"]:
         """Density of each target by itself: the slope of `cdf`."""
         return _over_all(norm.pdf(y[None], self.loc, self.sd))

@@ -1,0 +1,107 @@
+"""Levels of intervals from rows that are left out."""
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from scipy import stats
+
+from farrier.infer.calibrate import LEVELS, are_depths, depths, held, place_held
+from farrier.infer.predict import Mixture
+
+
+def test_left_out_agrees_with_the_law_without_the_row(getkey):
+    """(P3) of a normal mean with a normal prior, whose posteriors are known."""
+    y, prior, draws = np.array([0.3, -1.2, 2.5, 0.1, 0.4]), 4.0, 200_000
+    precision = 1 / prior + len(y)
+    mu = y.sum() / precision + jr.normal(getkey(), (draws,)) / np.sqrt(precision)
+    some = jnp.asarray(y)[:, None]
+
+    def places(mu):
+        loc = jnp.tile(mu[:, None, None], (1, len(y), 1))
+        own, noise = jnp.zeros_like(loc), jnp.ones((len(mu), 1, 1))
+        return np.asarray(Mixture(loc, own, noise).left_out_cdf(some))[:, 0]
+
+    found = places(mu)
+    parts = np.array([places(part) for part in jnp.split(mu, 20)])
+    without = precision - 1
+    mean = (y.sum() - y) / without
+    expected = stats.norm.cdf(y, mean, np.sqrt(1 + 1 / without))
+    standard_error = parts.std(0, ddof=1) / np.sqrt(20)
+    assert (np.abs(found - expected) < 5 * standard_error).all()
+    plain = stats.norm.cdf(y, y.sum() / precision, np.sqrt(1 + 1 / precision))
+    assert (np.abs(plain - expected) > 5 * standard_error).any()
+
+
+def test_left_out_agrees_with_loops(getkey):
+    """(P3) with two targets, which leave together, and truncated weights."""
+    loc = jr.normal(getkey(), (9, 4, 2))
+    own, noise = jnp.full(loc.shape, 0.01), jnp.full((9, 1, 2), 0.05)
+    y = jr.normal(getkey(), (4, 2))
+    found = Mixture(loc, own, noise).left_out_cdf(y)
+    sd, truncated = np.sqrt(0.01 + 0.05**2), 0
+    for row in range(4):
+        law = stats.norm(np.asarray(loc)[:, row], sd)
+        log_r = -law.logpdf(np.asarray(y)[row]).sum(1)
+        share = np.exp(log_r - log_r.max())
+        share = share / share.sum()
+        truncated += (share > 1 / 3).sum()
+        share = np.minimum(share, 1 / 3)
+        expected = share @ law.cdf(np.asarray(y)[row]) / share.sum()
+        np.testing.assert_allclose(found[row], expected, rtol=1e-10)
+    assert truncated
+
+
+def test_draws_that_agree_leave_nothing_out():
+    """By hand: with equal weights (P3) is (P2)."""
+    mix = Mixture(jnp.zeros((5, 3, 1)), jnp.zeros((5, 3, 1)), jnp.ones((5, 1, 1)))
+    y = jnp.array([[-1.0], [0.0], [2.0]])
+    np.testing.assert_allclose(mix.left_out_cdf(y), mix.cdf(y), rtol=1e-12)
+
+
+def test_depths_are_quantiles():
+    """(P4): those at (n + 1) / n, which NumPy calls Weibull's."""
+    place = np.random.default_rng(0).uniform(size=(199, 1))
+    found = depths(place, np.ones(199))
+    expected = np.quantile(np.abs(2 * place - 1), LEVELS[1:-1], method="weibull")
+    np.testing.assert_allclose(found[1:-1], expected, rtol=1e-12)
+    assert are_depths(found)
+
+
+def test_calibrated_rows_leave_levels_as_they_are():
+    """By hand: (P4) of places that are spread evenly is the identity."""
+    even = 0.5 + 0.5 * np.arange(1, 10) / 10
+    np.testing.assert_allclose(depths(even[:, None], np.ones(9)), LEVELS, atol=1e-12)
+    both = np.column_stack([even, 1 - even])  # targets are counted together
+    found = depths(both, np.ones(9))
+    assert np.abs(found - LEVELS).max() < 0.1
+
+
+def test_a_row_of_weight_two_is_there_twice():
+    place = np.random.default_rng(1).uniform(size=(49, 1))
+    weight = np.where(np.arange(49) < 48, 2, 3)  # 99 in all: each ends at a level
+    twice = depths(np.repeat(place, weight, axis=0), np.ones(99))
+    once = depths(place, weight.astype(float))
+    ends = np.cumsum(weight[np.argsort(np.abs(2 * place[:, 0] - 1))])
+    np.testing.assert_allclose(once[ends], twice[ends], rtol=1e-9)
+
+
+def test_a_target_lies_in_the_interval_of_its_place():
+    """(P2) and (P4): |2 u - 1| <= level exactly where the interval holds the target."""
+    random = np.random.default_rng(3)
+    depth = depths(random.beta(5, 5, size=(80, 1)), np.ones(80))
+    place = random.uniform(size=500)
+    mended = place_held(place, depth)
+    for level in (0.5, 0.8, 0.9):
+        inside = np.abs(2 * place - 1) <= held(level, depth)
+        np.testing.assert_array_equal(np.abs(2 * mended - 1) <= level + 1e-12, inside)
+    np.testing.assert_allclose(place_held(place, LEVELS), place, atol=1e-12)
+    assert (np.sign(mended - 0.5) == np.sign(place - 0.5)).all()
+
+
+@pytest.mark.parametrize(
+    "found", [LEVELS[:-1], LEVELS[::-1], LEVELS * 0.9, np.zeros((101, 1)), 2 * LEVELS]
+)
+def test_other_arrays_are_no_depths(found):
+    assert not are_depths(found)
+    assert are_depths(LEVELS)
