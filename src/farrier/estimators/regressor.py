@@ -354,7 +354,7 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
             return calibrate.LEVELS
         if not hasattr(self, "_interval_depths"):
             x, y, weight = self._check_rows
-            place = self._summary_of(calibrate.left_out, x, y)
+            place = self._summary_of(predict.left_out_cdfs, x, y)
             self._interval_depths = calibrate.depths(np.asarray(place, float), weight)
         return self._interval_depths
 

@@ -14,24 +14,9 @@ the identity where the predictive law is calibrated.
 """
 
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
-
-from ..model.drawn import AnyNetwork
-from .predict import mixture
+from jaxtyping import Float
 
 LEVELS = np.linspace(0, 1, 101)
-
-
-def left_out(
-    network: AnyNetwork,
-    x: Float[Array, "rows d_in"],
-    y: Float[Array, "rows targets"],
-    noise_sd: Float[Array, "draws targets"],
-    *,
-    key: PRNGKeyArray,
-) -> Float[Array, "rows targets"]:
-    """Where the targets of each row lie in the law of all the others (P3)."""
-    return mixture(network, x, noise_sd, key=key).left_out_cdf(y)
 
 
 def depths(

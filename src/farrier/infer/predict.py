@@ -258,6 +258,18 @@ def cdfs(
     return mixture(network, x, noise_sd, key=key).cdf(y)
 
 
+def left_out_cdfs(
+    network: AnyNetwork,
+    x: Float[Array, "rows d_in"],
+    y: Float[Array, "rows targets"],
+    noise_sd: Float[Array, "draws targets"],
+    *,
+    key: PRNGKeyArray,
+) -> Float[Array, "rows targets"]:
+    """Where the targets of each row lie in the laws of all other rows (P3)."""
+    return mixture(network, x, noise_sd, key=key).left_out_cdf(y)
+
+
 def quantiles(
     network: AnyNetwork,
     x: Float[Array, "rows d_in"],
