@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from farrier.infer.calibrate import LEVELS, are_depths, depths, held, place_held
+from farrier.infer.calibrate import (
+    DEEPEST,
+    LEVELS,
+    are_depths,
+    depths,
+    held,
+    place_held,
+)
 from farrier.infer.predict import Mixture
 
 
@@ -75,6 +82,14 @@ def test_calibrated_rows_leave_levels_as_they_are():
     both = np.column_stack([even, 1 - even])  # targets are counted together
     found = depths(both, np.ones(9))
     assert np.abs(found - LEVELS).max() < 0.1
+
+
+def test_rows_that_round_to_the_end_leave_finite_intervals():
+    place = np.append(np.linspace(0.1, 0.9, 8), [1.0, 1 + 3e-7, -2e-7])[:, None]
+    found = depths(place, np.ones(11))
+    assert are_depths(found)
+    assert found[-2] == pytest.approx(DEEPEST, abs=1e-6)
+    assert np.isfinite(stats.norm.ppf(np.float32(0.5 - found[:-1] / 2))).all()
 
 
 def test_a_row_of_weight_two_is_there_twice():

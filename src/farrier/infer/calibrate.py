@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 LEVELS = np.linspace(0, 1, 101)
+DEEPEST = 1 - 1e-6  # of a row: one may lie at 1 by rounding, where no interval ends
 
 
 def depths(
@@ -26,7 +27,7 @@ def depths(
 
     Straight lines join the rows, from 0 at level 0 to 1 at level 1.
     """
-    depth = np.abs(2 * np.asarray(place, float) - 1)
+    depth = np.minimum(np.abs(2 * np.asarray(place, float) - 1), DEEPEST)
     share = np.repeat(np.asarray(weight, float), depth.shape[1])
     depth = depth.ravel()
     order = np.argsort(depth)
