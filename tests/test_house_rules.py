@@ -80,6 +80,7 @@ ORDER = {
         "stream",
         "parallel",
         "predict",
+        "calibrate",
         "freeze",
         "compact",
         "relevance",
