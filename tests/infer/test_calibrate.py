@@ -27,7 +27,8 @@ def test_left_out_agrees_with_the_law_without_the_row(getkey):
     def places(mu):
         loc = jnp.tile(mu[:, None, None], (1, len(y), 1))
         own, noise = jnp.zeros_like(loc), jnp.ones((len(mu), 1, 1))
-        return np.asarray(Mixture(loc, own, noise).left_out_cdf(some))[:, 0]
+        one = jnp.zeros(len(mu), int)
+        return np.asarray(Mixture(loc, own, noise).left_out_cdf(some, one))[:, 0]
 
     found = places(mu)
     parts = np.array([places(part) for part in jnp.split(mu, 20)])
@@ -40,30 +41,52 @@ def test_left_out_agrees_with_the_law_without_the_row(getkey):
     assert (np.abs(plain - expected) > 5 * standard_error).any()
 
 
-def test_left_out_agrees_with_loops(getkey):
+@pytest.mark.parametrize(
+    "fit", [[0] * 9, [0, 0, 0, 0, 1, 1, 1, 1, 1], [2, 0] * 4 + [2]]
+)
+def test_left_out_agrees_with_loops(getkey, fit):
     """(P3) with two targets, which leave together, and truncated weights."""
     loc = jr.normal(getkey(), (9, 4, 2))
     own, noise = jnp.full(loc.shape, 0.01), jnp.full((9, 1, 2), 0.05)
     y = jr.normal(getkey(), (4, 2))
-    found = Mixture(loc, own, noise).left_out_cdf(y)
+    found = Mixture(loc, own, noise).left_out_cdf(y, jnp.asarray(fit))
     sd, truncated = np.sqrt(0.01 + 0.05**2), 0
     for row in range(4):
-        law = stats.norm(np.asarray(loc)[:, row], sd)
-        log_r = -law.logpdf(np.asarray(y)[row]).sum(1)
-        share = np.exp(log_r - log_r.max())
-        share = share / share.sum()
-        truncated += (share > 1 / 3).sum()
-        share = np.minimum(share, 1 / 3)
-        expected = share @ law.cdf(np.asarray(y)[row]) / share.sum()
+        expected = np.zeros(2)
+        for number in {*fit}:
+            of_fit = np.flatnonzero(np.asarray(fit) == number)
+            law = stats.norm(np.asarray(loc)[of_fit, row], sd)
+            log_r = -law.logpdf(np.asarray(y)[row]).sum(1)
+            share = np.exp(log_r - log_r.max())
+            share, most = share / share.sum(), len(of_fit) ** -0.5
+            truncated += (share > most).sum()
+            share = np.minimum(share, most)
+            place = share @ law.cdf(np.asarray(y)[row]) / share.sum()
+            expected += len(of_fit) / 9 * place
         np.testing.assert_allclose(found[row], expected, rtol=1e-10)
     assert truncated
+
+
+def test_fits_leave_a_row_out_each_by_itself(getkey):
+    """(P3) of a mixture (W1) is the mean of the places in each fit."""
+    loc, y = jr.normal(getkey(), (12, 6, 1)), jr.normal(getkey(), (6, 1))
+    of = lambda part: Mixture(part, jnp.zeros_like(part), jnp.ones((len(part), 1, 1)))
+    both = of(loc).left_out_cdf(y, jnp.repeat(jnp.arange(2), jnp.array([4, 8])))
+    each = [
+        of(part).left_out_cdf(y, jnp.zeros(len(part), int))
+        for part in (loc[:4], loc[4:])
+    ]
+    np.testing.assert_allclose(both, each[0] / 3 + 2 * each[1] / 3, rtol=1e-10)
+    whole = of(loc).left_out_cdf(y, jnp.zeros(12, int))
+    assert np.abs(whole - both).max() > 1e-3
 
 
 def test_draws_that_agree_leave_nothing_out():
     """By hand: with equal weights (P3) is (P2)."""
     mix = Mixture(jnp.zeros((5, 3, 1)), jnp.zeros((5, 3, 1)), jnp.ones((5, 1, 1)))
     y = jnp.array([[-1.0], [0.0], [2.0]])
-    np.testing.assert_allclose(mix.left_out_cdf(y), mix.cdf(y), rtol=1e-12)
+    found = mix.left_out_cdf(y, jnp.array([0, 0, 1, 1, 1]))
+    np.testing.assert_allclose(found, mix.cdf(y), rtol=1e-12)
 
 
 def test_depths_are_quantiles():

@@ -12,6 +12,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..infer import calibrate, predict
+from ..infer.restarts import allotted
+from ..model.drawn import DrawnNetwork
 from ..model.likelihoods import NOISES, AbstractNoise, AbstractNormalLikelihood
 from ..prepare import Standardiser
 from ..sources import RowSource, Statistics
@@ -354,9 +356,24 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
             return calibrate.LEVELS
         if not hasattr(self, "_interval_depths"):
             x, y, weight = self._check_rows
-            place = self._summary_of(predict.left_out_cdfs, x, y)
+            fit = jnp.asarray(self._fits_of_draws())
+            place = self._summary_of(predict.left_out_cdfs, x, y, fit)
             self._interval_depths = calibrate.depths(np.asarray(place, float), weight)
         return self._interval_depths
+
+    def _fits_of_draws(self) -> np.ndarray:
+        """For each draw of a prediction, the number of the fit that it comes from.
+
+        Chains sample one posterior, wherever they began.
+        """
+        mixture = self.network_
+        is_mixed = hasattr(self, "restarts_") and not hasattr(self, "sampling_")
+        if not is_mixed or not isinstance(mixture, DrawnNetwork):
+            return np.zeros(self.n_draws, int)
+        weights = np.array([restart.weight for restart in self.restarts_])
+        counts = allotted(weights, mixture.draws)
+        numbers = mixture.draw_keys(self.n_draws, key=self._key("predict"))
+        return np.repeat(np.arange(len(counts)), counts)[np.asarray(numbers)]
 
     def compact(self) -> Self:
         """A smaller estimator that predicts the same; `compaction_` states the cost.

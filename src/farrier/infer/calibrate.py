@@ -4,8 +4,9 @@
     u_i = sum_s r_is F_s(y_i) / sum_s r_is                                          (P3)
 
 u_i is where y_i lies in the predictive law of all the other rows: importance weights
-take row i out of each draw, and none may outweigh the rest. A share `level` of the
-rows then lies within depth g(level) of the middle of that law,
+take row i out of each draw, and none may outweigh the rest. Where variational fits are
+mixed (W1), each is a posterior of its own: u_i is the mean of theirs, by their weights.
+A share `level` of the rows then lies within depth g(level) of the middle of that law,
 
     g(level) = the quantile of |2 u_i - 1| over the rows, at level (n + 1) / n      (P4)
 

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax import lax
+from jax.ops import segment_max, segment_sum
 from jax.scipy.special import logsumexp
 from jax.scipy.stats import norm
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
@@ -73,16 +74,19 @@ class Mixture(eqx.Module):
         return _over_all(norm.cdf(y[None], self.loc, self.sd))
 
     def left_out_cdf(
-        self, y: Float[Array, "rows targets"]
+        self, y: Float[Array, "rows targets"], fit: Int[Array, " draws"]
     ) -> Float[Array, "rows targets"]:
         """The same with row i taken out of the draws by importance weights (P3).
 
+        Draws that have the same number in `fit`, from 0, are weighed among themselves.
         The weights are truncated: none is over 1 / sqrt(draws) of their sum.
         """
+        total = lambda values: segment_sum(values, fit, len(fit))[fit]
         log_r = -norm.logpdf(y[None], self.loc, self.sd).sum(-1)
-        share = jax.nn.softmax(log_r, axis=0)
-        share = jnp.minimum(share, len(share) ** -0.5)
-        share = share / share.sum(0, keepdims=True)
+        r = jnp.exp(log_r - segment_max(log_r, fit, len(fit))[fit])
+        size = total(jnp.ones((len(fit), 1)))
+        share = jnp.minimum(r / total(r), size**-0.5)
+        share = share / total(share) * size / len(fit)
         return (share[..., None] * norm.cdf(y[None], self.loc, self.sd)).sum(0)
 
     def density(self, y: Float[Array, "rows targets"]) -> Float[Array, "rows targets"]:
@@ -263,11 +267,12 @@ def left_out_cdfs(
     x: Float[Array, "rows d_in"],
     y: Float[Array, "rows targets"],
     noise_sd: Float[Array, "draws targets"],
+    fit: Int[Array, " draws"],
     *,
     key: PRNGKeyArray,
 ) -> Float[Array, "rows targets"]:
     """Where the targets of each row lie in the laws of all other rows (P3)."""
-    return mixture(network, x, noise_sd, key=key).left_out_cdf(y)
+    return mixture(network, x, noise_sd, key=key).left_out_cdf(y, fit)
 
 
 def quantiles(
