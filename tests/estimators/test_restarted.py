@@ -1,5 +1,7 @@
 """Estimators that mix several fits: every other feature works on the mixture."""
 
+from copy import copy
+
 import numpy as np
 import pytest
 
@@ -63,6 +65,18 @@ def test_many_fits_are_mixed_each_and_predict_as_well_as_one(fitted):
     assert model.log_density(X, Y).mean() > one.log_density(X, Y).mean() - 0.3
     low, high = model.predict_interval(X, level=0.9)
     assert 0.8 < np.mean((low <= Y) & (Y <= high)) <= 1
+
+
+def test_intervals_leave_a_row_out_of_each_fit(fitted):
+    """(P3): draws go by their fit, but those of chains, which sample one posterior."""
+    model = copy(fitted[0])
+    np.testing.assert_array_equal(model._fits_of_draws(), np.repeat([0, 1, 2], 10))
+    model.n_draws = 6
+    np.testing.assert_array_equal(model._fits_of_draws(), [0, 0, 1, 1, 2, 2])
+    model.sampling_ = "as after chains"
+    np.testing.assert_array_equal(model._fits_of_draws(), np.zeros(6))
+    one = regressor(n_restarts=1, max_iter=1).fit(X, Y)
+    np.testing.assert_array_equal(one._fits_of_draws(), np.zeros(30))
 
 
 def test_files_compaction_and_export(fitted, tmp_path):
