@@ -70,7 +70,8 @@ the posterior calls on. Error: of the compacted network after the last epoch, ±
 standard error of a share of so many digits; before: of the network that it was
 compacted from, or, of one that was fitted again, the compacted one. The bound of one
 that was fitted again is its own objective, which is none, of the best of its fits.
-Fits: that are mixed, with seeds of their own.
+Fits: that are mixed, with seeds of their own. Minutes: of the training, of the best of
+several fits, with whatever else the machine did at the time.
 """
 
 
