@@ -207,10 +207,11 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         deviation (root mean square), or more nodes are kept.
         """
         check_is_fitted(self)
-        small = copy.copy(self)
         if hasattr(self, "compaction_"):
-            return small
-        small._compaction = small.compaction_ = self._compacted()
+            return copy.copy(self)
+        found = self._compacted()
+        small = copy.copy(self)
+        small._compaction = small.compaction_ = found
         small.network_ = small.compaction_.network
         small.__dict__.pop("_run", None)
         small._fixed = {}

@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..infer import calibrate, predict
+from ..infer.compact import Compaction
 from ..infer.restarts import allotted
 from ..model.drawn import DrawnNetwork
 from ..model.likelihoods import NOISES, AbstractNoise, AbstractNormalLikelihood
@@ -375,16 +376,9 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         numbers = mixture.draw_keys(self.n_draws, key=self._key("predict"))
         return np.repeat(np.arange(len(counts)), counts)[np.asarray(numbers)]
 
-    def compact(self) -> Self:
-        """A smaller estimator that predicts the same; `compaction_` states the cost.
-
-        Nodes that are off are folded into the rest. The result is checked on the
-        training inputs: its predictive means move by less than 1 % of their standard
-        deviation (root mean square), or more nodes are kept.
-        """
-        check_is_fitted(self)
+    def _compacted(self) -> Compaction:
         self._depths("calibrated")  # the same intervals, and from the same rows
-        return super().compact()
+        return super()._compacted()
 
     def _ends(self, rows: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Ends of the central interval of each target, by the predictive law."""
