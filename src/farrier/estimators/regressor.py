@@ -81,9 +81,9 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         into one posterior with equal weights; `Restarts(count=5, weights="stacked")`
         weighs them. With `refine`, each chain begins at another of them.
     refine
-        None, "nuts", or an object such as `Nuts(chains=4)`: after the variational fit,
-        sample the exact posterior of the nodes that matter. Better predictions, for
-        more time; `sampling_` says how well the chains mixed.
+        None, "nuts", "mclmc", or an object such as `Nuts(chains=4)`: after the
+        variational fit, sample the exact posterior of the nodes that matter. Better
+        predictions, for more time; `sampling_` says how well the chains mixed.
     input_horseshoe
         Give each column a scale of its own as nodes have, so that columns that are not
         needed are switched off too; `features_on_` says which are left.
