@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
@@ -65,14 +65,12 @@ class AbstractRefinement(abc.ABC):
 
     def __post_init__(self) -> None:
         least = {"warm_up": 150, "draws": 4, "kept": 2}
-        for field in fields(self):
-            found, lowest = getattr(self, field.name), least.get(field.name, 1)
-            if field.type == "float" or field.type is float:
-                _check_positive(field.name, found)
-            elif not isinstance(found, Integral) or found < lowest:
+        counts = [field.name for field in fields(self) if field.type in (int, "int")]
+        for name in counts:
+            found, lowest = getattr(self, name), least.get(name, 1)
+            if not isinstance(found, Integral) or found < lowest:
                 raise ValueError(
-                    f"`{field.name}` must be a whole number from {lowest}, got "
-                    f"{found!r}."
+                    f"`{name}` must be a whole number from {lowest}, got {found!r}."
                 )
 
     @property
@@ -84,11 +82,6 @@ class AbstractRefinement(abc.ABC):
     @abc.abstractmethod
     def moves(self) -> AbstractMoves:
         """How its chains move."""
-
-
-def _check_positive(name: str, found: Any) -> None:
-    if not isinstance(found, Real) or not 0 < found < math.inf:
-        raise ValueError(f"`{name}` must be a number over 0, got {found!r}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +140,12 @@ class Mclmc(AbstractRefinement):
     warm_up: int = 250
     steps: int = 50
     energy: float = 0.002
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        found = self.energy
+        if not isinstance(found, int | float) or not 0 < found < math.inf:
+            raise ValueError(f"`energy` must be a number over 0, got {found!r}.")
 
     @property
     def moves(self) -> AbstractMoves:
