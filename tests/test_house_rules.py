@@ -86,6 +86,7 @@ ORDER = {
         "relevance",
         "psis",
         "shrink",
+        "moves",
         "refine",
         "restarts",
     ),
@@ -131,7 +132,7 @@ ORDER = {
 # Outside packages, and the only files that may import them.
 DOORS = {
     "optax": {"infer/train.py"},
-    "blackjax": {"infer/refine.py"},
+    "blackjax": {"infer/moves.py"},
     "safetensors": {"persist.py"},
     "sklearn": {
         "estimators/checks.py",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         load,
     )
     from .infer.placement import distributed
-    from .infer.refine import Nuts
+    from .infer.refine import Mclmc, Nuts
     from .infer.restarts import Restarts
     from .infer.train import KlRelease
     from .model.likelihoods import GaussianNoise, HeteroscedasticNoise
@@ -52,6 +52,7 @@ __all__ = [
     "HorseshoeRegressor",
     "KlRelease",
     "Matrix",
+    "Mclmc",
     "Node",
     "NodeExponential",
     "NodeHalfCauchy",
@@ -88,6 +89,7 @@ _HOMES = {
     "ScaleMixture": ".core.priors",
     "GaussianNoise": ".model.likelihoods",
     "HeteroscedasticNoise": ".model.likelihoods",
+    "Mclmc": ".infer.refine",
     "Nuts": ".infer.refine",
     "Restarts": ".infer.restarts",
     "KlRelease": ".infer.train",

@@ -9,6 +9,7 @@ import pytest
 from farrier import (
     HorseshoeClassifier,
     HorseshoeRegressor,
+    Mclmc,
     Nuts,
     TrainingWarning,
     export,
@@ -166,6 +167,21 @@ def test_chains_that_disagree_are_warned_of(monkeypatch):
         TrainingWarning, match=r"R-hat of the predictions is .*Nuts\(draws="
     ):
         regressor().fit(X, Y)
+
+
+def test_chains_of_the_other_method_predict_as_well(fitted, monkeypatch, tmp_path):
+    method = Mclmc(candidates=5, chains=2, warm_up=150, draws=100, kept=40, steps=20)
+    model = regressor().set_params(refine=method)
+    monkeypatch.setattr("farrier.estimators.base.AGREE", 0.0)
+    with pytest.warns(TrainingWarning, match=r"R-hat .*`refine=Mclmc\(draws=\.\.\.\)`"):
+        model.fit(X, Y)
+    assert model.sampling_.gradients == 2 * 250 * 2 * 20
+    densities = [each.log_density(X, Y).mean() for each in (model, fitted)]
+    assert densities[0] > densities[1] - 0.3
+    model.save(tmp_path / "model.safetensors")
+    read = load(tmp_path / "model.safetensors")
+    assert read.refine == method
+    np.testing.assert_array_equal(read.predict(X), model.predict(X))
 
 
 def test_interrupted_before_the_first_draw(monkeypatch):

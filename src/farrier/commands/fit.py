@@ -106,7 +106,7 @@ def fit(
     refine: Annotated[
         str | None,
         typer.Option(
-            "--refine", help="nuts: sample the exact posterior after the fit."
+            "--refine", help="nuts or mclmc: sample the posterior after the fit."
         ),
     ] = None,
     input_horseshoe: Annotated[

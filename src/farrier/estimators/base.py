@@ -47,7 +47,7 @@ from ..infer.freeze import can_fix, fixed, form_of_fixed
 from ..infer.parallel import train_many
 from ..infer.placement import current
 from ..infer.processes import check_same, file_of_first, from_first, is_first, together
-from ..infer.refine import REFINEMENTS, Fit, Nuts, Sampling, refine
+from ..infer.refine import REFINEMENTS, AbstractRefinement, Fit, Sampling, refine
 from ..infer.restarts import WEIGHTS, Restart, Restarts, mixed
 from ..infer.shrink import can_shrink, could_pay, shrunk
 from ..infer.stream import LANES, Held, Part, Source, Stream
@@ -207,10 +207,11 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         deviation (root mean square), or more nodes are kept.
         """
         check_is_fitted(self)
-        small = copy.copy(self)
         if hasattr(self, "compaction_"):
-            return small
-        small._compaction = small.compaction_ = self._compacted()
+            return copy.copy(self)
+        found = self._compacted()
+        small = copy.copy(self)
+        small._compaction = small.compaction_ = found
         small.network_ = small.compaction_.network
         small.__dict__.pop("_run", None)
         small._fixed = {}
@@ -513,7 +514,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
     def _sample(
         self,
         data: Rows,
-        method: Nuts,
+        method: AbstractRefinement,
         fits: list[Fit],
         callback: Callback | None,
     ) -> bool:
@@ -540,7 +541,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             self.__dict__.pop("_node_report", None)
         if found is None or not found[1].is_whole(method):
             self.history_.status = Status.INTERRUPTED
-        self._warn_of_sampling()
+        self._warn_of_sampling(method)
         return found is not None
 
     def _variational(self) -> Network:
@@ -565,10 +566,10 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             )
         return found
 
-    def _checked_refine(self) -> Nuts | None:
+    def _checked_refine(self) -> AbstractRefinement | None:
         if self.refine is None:
             return None
-        return checked_choice("refine", self.refine, REFINEMENTS, Nuts)
+        return checked_choice("refine", self.refine, REFINEMENTS, AbstractRefinement)
 
     def _store(self, run: Run, batches: int) -> None:
         """Keep what a run learned."""
@@ -660,7 +661,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         if any(run.history.status is Status.INTERRUPTED for run in runs):
             self.history_.status = Status.INTERRUPTED
 
-    def _warn_of_sampling(self) -> None:
+    def _warn_of_sampling(self, method: AbstractRefinement) -> None:
         if self.history_.status is Status.INTERRUPTED:
             got = self.sampling_.draws if hasattr(self, "sampling_") else 0
             warn(
@@ -672,8 +673,9 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
                 f"The chains have not mixed: R-hat of the predictions is "
                 f"{self.sampling_.r_hat:.2f} and they are worth "
                 f"{self.sampling_.effective_draws:.0f} independent draws. Predictions "
-                "may be good all the same. For more, try `refine=Nuts(draws=...)` with "
-                f"more than {self.sampling_.draws} draws."
+                "may be good all the same. For more, try "
+                f"`refine={type(method).__name__}(draws=...)` with more than "
+                f"{self.sampling_.draws} draws."
             )
 
     def _warn_of_widths(self) -> None:

@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..infer import calibrate, predict
+from ..infer.compact import Compaction
 from ..infer.restarts import allotted
 from ..model.drawn import DrawnNetwork
 from ..model.likelihoods import NOISES, AbstractNoise, AbstractNormalLikelihood
@@ -80,9 +81,9 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         into one posterior with equal weights; `Restarts(count=5, weights="stacked")`
         weighs them. With `refine`, each chain begins at another of them.
     refine
-        None, "nuts", or an object such as `Nuts(chains=4)`: after the variational fit,
-        sample the exact posterior of the nodes that matter. Better predictions, for
-        more time; `sampling_` says how well the chains mixed.
+        None, "nuts", "mclmc", or an object such as `Nuts(chains=4)`: after the
+        variational fit, sample the exact posterior of the nodes that matter. Better
+        predictions, for more time; `sampling_` says how well the chains mixed.
     input_horseshoe
         Give each column a scale of its own as nodes have, so that columns that are not
         needed are switched off too; `features_on_` says which are left.
@@ -375,16 +376,9 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         numbers = mixture.draw_keys(self.n_draws, key=self._key("predict"))
         return np.repeat(np.arange(len(counts)), counts)[np.asarray(numbers)]
 
-    def compact(self) -> Self:
-        """A smaller estimator that predicts the same; `compaction_` states the cost.
-
-        Nodes that are off are folded into the rest. The result is checked on the
-        training inputs: its predictive means move by less than 1 % of their standard
-        deviation (root mean square), or more nodes are kept.
-        """
-        check_is_fitted(self)
+    def _compacted(self) -> Compaction:
         self._depths("calibrated")  # the same intervals, and from the same rows
-        return super().compact()
+        return super()._compacted()
 
     def _ends(self, rows: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Ends of the central interval of each target, by the predictive law."""

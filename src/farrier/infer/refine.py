@@ -1,4 +1,4 @@
-"""Sampling what is left: the exact posterior of a small network, by NUTS.
+"""Sampling what is left: the exact posterior of a small network, by Markov chains.
 
     ln p(theta | y) = ln p(y | theta) + ln p(theta) + constant                      (H1)
 
@@ -13,23 +13,20 @@ inference has made the network small, and chains begin at draws of its posterior
 chains run the same compiled program, one on each core, a few iterations at a time.
 """
 
+import abc
+import math
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from numbers import Integral
 from typing import Any, ClassVar, TypeVar
 
-import blackjax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
-from blackjax.adaptation.step_size import dual_averaging_adaptation
-from blackjax.diagnostics import effective_sample_size, potential_scale_reduction
 from jax import lax
 from jax.flatten_util import ravel_pytree
 from jax.scipy.stats import norm
@@ -42,21 +39,53 @@ from ..model.layers import Layer
 from ..model.network import ACTIVATIONS, Network, SampledNetwork
 from .compact import FOLD_ROWS, Nodes, activations, drop, silence
 from .freeze import is_normal
+from .moves import AbstractMoves, Chain, MclmcMoves, NutsMoves, Trace, mixing
 from .parallel import cores
 from .train import COMPILER_OPTIONS, Data, adam, round_up
 
 CHUNK = 25  # iterations of a chain between two looks at the clock
 LOOK = 4 * CHUNK  # iterations between two looks at how the draws have mixed
 FIRST_WINDOW = 50  # iterations after which masses are first set, and last left alone
-FIRST_STEP = 0.01
 ASCENT, ASCENT_RATE = 1_000, 0.02  # steps of Adam before a chain begins, and their rate
-ACCEPTANCE = 0.8
 FOLD_DRAWS = 100
 WATCHED_ROWS = 100  # rows on which the mixing of predictions is judged
 
 
 @dataclass(frozen=True, kw_only=True)
-class Nuts:
+class AbstractRefinement(abc.ABC):
+    """Sampling of the whole posterior, after the variational fit: what all ask."""
+
+    name: ClassVar[str]
+    candidates: int = 50
+    chains: int = 4
+    warm_up: int = 400
+    draws: int = 400
+    effective: int = 200
+    kept: int = 400
+
+    def __post_init__(self) -> None:
+        least = {"warm_up": 150, "draws": 4, "kept": 2}
+        counts = [field.name for field in fields(self) if field.type in (int, "int")]
+        for name in counts:
+            found, lowest = getattr(self, name), least.get(name, 1)
+            if not isinstance(found, Integral) or found < lowest:
+                raise ValueError(
+                    f"`{name}` must be a whole number from {lowest}, got {found!r}."
+                )
+
+    @property
+    def iterations(self) -> int:
+        """Of each chain, warm-up included, in whole chunks."""
+        return _chunks(self.warm_up) + _chunks(self.draws)
+
+    @property
+    @abc.abstractmethod
+    def moves(self) -> AbstractMoves:
+        """How its chains move."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nuts(AbstractRefinement):
     """Sampling of the whole posterior by NUTS, after the variational fit.
 
     Parameters
@@ -81,33 +110,53 @@ class Nuts:
     """
 
     name: ClassVar[str] = "nuts"
-    candidates: int = 50
-    chains: int = 4
-    warm_up: int = 400
-    draws: int = 400
-    effective: int = 200
-    kept: int = 400
     depth: int = 7
 
+    @property
+    def moves(self) -> AbstractMoves:
+        """Trajectories that turn back by themselves."""
+        return NutsMoves(self.depth)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mclmc(AbstractRefinement):
+    """Sampling of the whole posterior by MCLMC (H4), after the variational fit.
+
+    It goes farther than NUTS for the same work, but not quite to the posterior: no step
+    is refused.
+
+    Parameters
+    ----------
+    candidates, chains, warm_up, draws, effective, kept
+        As of `Nuts`.
+    steps
+        In each iteration, with two gradients each.
+    energy
+        Variance of the change of the energy in a step, for each unknown (H5): less is
+        nearer to the posterior, and slower.
+    """
+
+    name: ClassVar[str] = "mclmc"
+    warm_up: int = 250
+    steps: int = 50
+    energy: float = 0.002
+
     def __post_init__(self) -> None:
-        least = {"candidates": 1, "chains": 1, "warm_up": 150, "draws": 4}
-        least |= {"effective": 1, "kept": 2, "depth": 1}
-        for field, value in least.items():
-            found = getattr(self, field)
-            if not isinstance(found, Integral) or found < value:
-                raise ValueError(
-                    f"`{field}` must be a whole number from {value}, got {found!r}."
-                )
+        super().__post_init__()
+        found = self.energy
+        if not isinstance(found, int | float) or not 0 < found < math.inf:
+            raise ValueError(f"`energy` must be a number over 0, got {found!r}.")
 
     @property
-    def iterations(self) -> int:
-        """Of each chain, warm-up included, in whole chunks."""
-        return _chunks(self.warm_up) + _chunks(self.draws)
+    def moves(self) -> AbstractMoves:
+        """Steps of unit speed."""
+        return MclmcMoves(self.steps, self.energy)
 
 
-REFINEMENTS: dict[str, Nuts] = {
+REFINEMENTS: dict[str, AbstractRefinement] = {
     "nuts": Nuts(),
     "nuts-short": Nuts(chains=2, warm_up=250, draws=250, depth=6),
+    "mclmc": Mclmc(),
 }
 
 
@@ -134,7 +183,7 @@ class Sampling:
     gradients: int
     seconds: float
 
-    def is_whole(self, method: Nuts) -> bool:
+    def is_whole(self, method: AbstractRefinement) -> bool:
         """Whether it went on for as long as was asked, or had enough before."""
         return self.draws >= method.draws or self.effective_draws >= method.effective
 
@@ -312,81 +361,27 @@ def ascended(
 
 # -- chains ---------------------------------------------------------------------------
 
-_steps = dual_averaging_adaptation(ACCEPTANCE)
-_masses = mass_matrix_adaptation(is_diagonal_matrix=True)
-
-
-class Chain(eqx.Module):
-    """A Markov chain between two chunks: all that it needs to go on.
-
-    Its arrays are NumPy's, so that every chunk is the same program.
-    """
-
-    state: PyTree
-    step: PyTree  # of the adaptation of the step size
-    mass: PyTree  # of the adaptation of the masses
-    inverse_mass: Float[Array, " unknowns"]
-    seen: Int[Array, ""]  # iterations so far
-
-    @classmethod
-    def create(cls, target: Target, key: PRNGKeyArray) -> "Chain":
-        """A chain before its first iteration, near a draw of the target's network."""
-        return jax.tree.map(np.asarray, _first(target, key=key))
-
 
 @eqx.filter_jit
-def _first(target: Target, *, key: PRNGKeyArray) -> Chain:
+def _first(target: Target, moves: AbstractMoves, *, key: PRNGKeyArray) -> Chain:
+    """A chain before its first iteration, near a draw of the target's network."""
     flat, unravel = ravel_pytree(start_of(target.network, key=key))
-    flat = ascended(target, flat)
-    state = blackjax.nuts.init(flat, lambda v: target.log_density(unravel(v)))
-    mass = _masses[0](len(flat))
-    step = _steps[0](FIRST_STEP)
-    return Chain(state, step, mass, mass.inverse_mass_matrix, jnp.zeros((), jnp.int32))
-
-
-class Trace(eqx.Module):
-    """What is kept of the iterations of one chunk of one chain."""
-
-    point: Float[Array, "*iterations unknowns"]
-    acceptance: Float[Array, "*iterations"]
-    gradients: Int[Array, "*iterations"]
-    diverged: Bool[Array, "*iterations"]
+    density = lambda v: target.log_density(unravel(v))
+    return moves.first(ascended(target, flat), density, key=key)
 
 
 def _advance(
     target: Target,
     chain: Chain,
-    depth: int,
+    moves: AbstractMoves,
     adapting: Bool[Array, ""],
     *,
     key: PRNGKeyArray,
 ) -> tuple[Chain, Trace]:
-    """One chunk of iterations; the key of iteration i is fold_in(key, i)."""
-    kernel = blackjax.nuts.build_kernel()
+    """One chunk of iterations."""
     unravel = target.unravel()
-
-    def one(chain: Chain, _: None) -> tuple[Chain, Trace]:
-        now, mean = chain.step.log_step_size, chain.step.log_step_size_avg
-        with _relaxed():
-            state, info = kernel(
-                jr.fold_in(key, chain.seen),
-                chain.state,
-                lambda flat: target.log_density(unravel(flat)),
-                jnp.exp(jnp.where(adapting, now, mean)),
-                chain.inverse_mass,
-                max_num_doublings=depth,
-            )
-            step = _steps[1](chain.step, info.acceptance_rate)
-            mass = _masses[1](chain.mass, state.position)
-        step, mass = jax.tree.map(
-            lambda new, old: jnp.where(adapting, new, old).astype(old.dtype),
-            (step, mass),
-            (chain.step, chain.mass),
-        )
-        new = Chain(state, step, mass, chain.inverse_mass, chain.seen + 1)
-        found = (info.acceptance_rate, info.num_integration_steps, info.is_divergent)
-        return new, Trace(state.position, *found)
-
+    density = lambda v: target.log_density(unravel(v))
+    one = lambda chain, _: moves.after(chain, density, adapting, key=key)
     return lax.scan(one, chain, length=CHUNK)
 
 
@@ -394,20 +389,9 @@ _jit: Any = eqx.filter_jit
 advance = _jit(_advance, compiler_options=COMPILER_OPTIONS)
 
 
-@contextmanager
-def _relaxed() -> Iterator[None]:
-    """BlackJAX mixes types and ranks, as JAX lets it by default."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
-
-
 @eqx.filter_jit
-def _new_masses(chain: Chain) -> Chain:
-    """The chain at the end of a window: masses from its draws, steps adapted anew."""
-    with _relaxed():
-        mass = _masses[2](chain.mass)
-        step = _steps[0](_steps[2](chain.step))
-    return Chain(chain.state, step, mass, mass.inverse_mass_matrix, chain.seen)
+def _new_masses(chain: Chain, moves: AbstractMoves) -> Chain:
+    return moves.with_masses(chain)
 
 
 def window_ends(warm_up: int) -> set[int]:
@@ -471,7 +455,7 @@ def counts_of(fits: Sequence[Fit], least: int) -> tuple[int, ...]:
 def refine(
     fits: Sequence[Fit],
     data: Data,
-    method: Nuts,
+    method: AbstractRefinement,
     after_chunk: Callable[[int], None] = lambda done: None,
     *,
     key: PRNGKeyArray,
@@ -495,7 +479,10 @@ def refine(
     targets = [Target(start, data.x, data.y, data.weight) for start in starts]
     kinds = kinds_of(starts)
     keys = jr.split(key_start, method.chains)
-    create = lambda number: Chain.create(targets[number], keys[number])
+    # Their arrays are NumPy's, so that every chunk is the same program.
+    create = lambda number: jax.tree.map(
+        np.asarray, _first(targets[number], method.moves, key=keys[number])
+    )
     chains = _each(create, kinds, compiles=True)
     watched = few[:: -(-len(few) // WATCHED_ROWS)]
     traces: list[list[Trace]] = []
@@ -546,7 +533,7 @@ def _iterations(
     targets: list[Target],
     chains: list[Chain],
     kinds: list[list[int]],
-    method: Nuts,
+    method: AbstractRefinement,
     *,
     key: PRNGKeyArray,
 ) -> Iterator[tuple[int, list[Trace]]]:
@@ -560,11 +547,10 @@ def _iterations(
     def work(index: int) -> tuple[Chain, Trace]:
         chain = chains[index]
         adapting = np.asarray(chain.seen < warm_up)
-        target, depth = targets[index], method.depth
-        found = advance(target, chain, depth, adapting, key=keys[index])
+        found = advance(targets[index], chain, method.moves, adapting, key=keys[index])
         chain, trace = jax.tree.map(np.asarray, found)
         if adapting and int(chain.seen) in ends:
-            chain = jax.tree.map(np.asarray, _new_masses(chain))
+            chain = jax.tree.map(np.asarray, _new_masses(chain, method.moves))
         return chain, trace
 
     for done in range(CHUNK, method.iterations + 1, CHUNK):
@@ -622,7 +608,9 @@ def _watched(
     return np.stack([each[..., :seen].reshape(len(each), -1) for each in outputs])
 
 
-def _is_enough(outputs: list[np.ndarray], kinds: list[list[int]], method: Nuts) -> bool:
+def _is_enough(
+    outputs: list[np.ndarray], kinds: list[list[int]], method: AbstractRefinement
+) -> bool:
     """Whether predictions have the effective draws that were asked for."""
     done = len(outputs) * CHUNK
     if done % LOOK or done >= _chunks(method.draws):
@@ -691,17 +679,3 @@ def _networks(
     keys = jr.split(key, len(points))
     *found, noise_sd = lax.map(one, (points, keys), batch_size=4)
     return *found, noise_sd[:, :-1]
-
-
-def mixing(outputs: np.ndarray) -> tuple[float, float]:
-    """R-hat and effective number of draws of a prediction: medians over predictions.
-
-    `outputs` are chains x draws x predictions. Chains are split in halves, so that one
-    that still drifts does not agree with itself.
-    """
-    half = outputs.shape[1] // 2
-    split = jnp.asarray(np.concatenate([outputs[:, :half], outputs[:, -half:]]))
-    with _relaxed():
-        r_hat = jax.jit(potential_scale_reduction)(split)
-        effective = jax.jit(effective_sample_size)(split)
-    return float(np.median(r_hat)), float(np.median(effective))
