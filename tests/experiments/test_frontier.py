@@ -16,7 +16,7 @@ def made_row(name="0.1", error=0.016, kept=(100, 95), kind=frontier.CHOOSE, **mo
     schedule = frontier.RELEASED if released else frontier.CONSTANT
     recipe = frontier.typed((400, 400), frontier.given(frontier.FULL, name))
     row = {"kind": kind, "candidate": name, "schedule": schedule, "recipe": recipe}
-    row |= {"epochs": 100, "width": 400, "log_density": -0.06}
+    row |= {"epochs": 100, "fits": 1, "width": 400, "log_density": -0.06}
     row |= {"error": error, "error_before": error}
     row |= {"kept": [*kept], "on": [*kept], "test_rows": 10_000, "rows": 50_000}
     return row | {"bound": -1e4, "seconds": 200.0, "part": f"{kind}/{name}"} | more
@@ -138,6 +138,7 @@ def test_the_recipe_is_what_was_fitted(both):
     given = frontier.given_again(frontier.SMOKE)
     assert {name: again.get_params()[name] for name in given} == given
     assert again.posterior == Matrix(pairs=50, noise=0.05)
+    assert (first["fits"], second["fits"]) == (1, again.n_restarts) == (1, 2)
 
 
 def test_errors_are_those_of_the_compacted_network_and_of_one_of_its_widths(both):
@@ -154,6 +155,17 @@ def test_errors_are_those_of_the_compacted_network_and_of_one_of_its_widths(both
     assert first["kept"] == [layer.weights.nodes for layer in small.network_.layers]
     assert second["error"] == np.mean(models[1].predict(X) != y)
     assert (first["schedule"], second["schedule"]) == ("constant", "fitted again")
+
+
+def test_wide_networks_are_not_fitted_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(frontier, "GOAL_NODES", 1)
+    table = small_digits()
+    with pytest.warns(TrainingWarning):
+        rows = frontier.both_fits(
+            frontier.SMOKE, "0.1", table, table, work_in(tmp_path)
+        )
+    assert [row["schedule"] for row in rows] == [frontier.CONSTANT]
+    assert sum(rows[0]["kept"]) > 1
 
 
 def test_the_table_has_the_tested_ones_first_and_the_recipe():
