@@ -362,7 +362,7 @@ def render(rows: list[Row]) -> dict[str, Figure]:
             label=f"at most {GOAL_ERROR:.1%} and {GOAL_NODES} nodes",
         )
         ax.set_xlim(0, 1.1 * max([2 * GOAL_NODES, *(sum(r["kept"]) for r in rows)]))
-        ax.set_ylim(1.0, 1.25 * max([2.0, *(100 * row["error"] for row in rows)]))
+        ax.set_ylim(0.75, 1.25 * max([2.0, *(100 * row["error"] for row in rows)]))
         ax.set_xlabel("nodes of the compacted network, both layers")
         ax.set_ylabel("error, % (± one standard error)")
         ax.set_title(title, fontsize=10)
