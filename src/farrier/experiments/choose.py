@@ -24,7 +24,7 @@ from .. import datasets, presets
 from ..core.priors import RegularisedHorseshoe
 from ..estimators import HorseshoeRegressor
 from ..estimators.base import BATCH, SMALL
-from ..infer.refine import Nuts
+from ..infer.refine import Mclmc, Nuts
 from ..plots import Axes, Figure, legend_below, new_figure
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
 from ._models import fit_to_parts
@@ -43,6 +43,7 @@ NEW = (
     "gelu, warm-up 0.8, both noises, 50 nodes, slab 2, 4 restarts",
     "gelu, noise by the row, warm-up 0.8, 3 restarts",
 )
+MOVING = f"{NEW[0]}, MCLMC"
 SAMPLED = {"refine": Nuts(candidates=50), "n_restarts": 4}
 SLAB = {"prior": RegularisedHorseshoe(slab_scale=1.0)}
 WIDER_SLAB = {"prior": RegularisedHorseshoe(slab_scale=2.0)}
@@ -65,6 +66,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     BOTH[0]: NOISES | SAMPLED | SLAB,
     BOTH[1]: NOISES | {"n_restarts": 5},
     NEW[0]: SMOOTH | LONG_WARM_UP | NOISES | SAMPLED | WIDER_SLAB,
+    MOVING: SMOOTH | LONG_WARM_UP | NOISES | SAMPLED | WIDER_SLAB | {"refine": Mclmc()},
     NEW[1]: SMOOTH | LONG_WARM_UP | BY_THE_ROW | {"n_restarts": 3},
     SHORT[0]: {"refine": "nuts-short"},
     SHORT[1]: {"refine": "nuts-short", "n_restarts": 2} | SLAB,
