@@ -50,6 +50,22 @@ def test_draws_have_the_moments_of_a_normal(moves, getkey):
     assert not np.asarray(trace.diverged).any()
 
 
+def test_directions_are_forgotten_over_the_length_that_is_said(getkey):
+    """(H4) where nothing pulls: E[u(t) . u(0)] = exp(-(d - 1) t / (d L))."""
+    flat, d, lag = (lambda v: 0.0 * v.sum()), 4, 100
+    moves = MclmcMoves(1, 0.01)
+    chain = moves.first(jnp.zeros(d), flat, key=getkey())
+    chain, trace = run(moves, chain, flat, ~ADAPTING, 200_000, key=getkey())
+    size = float(chain.step.size)
+    u = np.diff(np.asarray(trace.point), axis=0) / size
+    np.testing.assert_allclose(np.linalg.norm(u, axis=1), 1, rtol=1e-6)
+    alike = (u[lag:] * u[:-lag]).sum(1)
+    parts = alike[: len(alike) // 20 * 20].reshape(20, -1).mean(1)
+    expected = np.exp(-(d - 1) * lag * size / (d * d**0.5))
+    error = parts.std(ddof=1) / np.sqrt(20)
+    assert abs(parts.mean() - expected) < 5 * error
+
+
 @pytest.mark.parametrize("energy", [0.01, 5e-4])
 def test_adapted_steps_change_the_energy_as_asked(energy, getkey):
     """(H5), measured over steps of BlackJAX's kernel after the warm-up."""

@@ -209,9 +209,9 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         check_is_fitted(self)
         if hasattr(self, "compaction_"):
             return copy.copy(self)
-        found = self._compacted()
+        self._settle()
         small = copy.copy(self)
-        small._compaction = small.compaction_ = found
+        small._compaction = small.compaction_ = self._compacted()
         small.network_ = small.compaction_.network
         small.__dict__.pop("_run", None)
         small._fixed = {}
@@ -221,6 +221,9 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             self._nodes.columns,
         )
         return small
+
+    def _settle(self) -> None:
+        """Work out, before a copy is made smaller, what it is to have unchanged."""
 
     def _predictive(self, draws: int) -> tuple[AnyNetwork, jax.Array]:
         """The posterior that predictions see, and the key of its draws.

@@ -12,7 +12,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..infer import calibrate, predict
-from ..infer.compact import Compaction
 from ..infer.restarts import allotted
 from ..model.drawn import DrawnNetwork
 from ..model.likelihoods import NOISES, AbstractNoise, AbstractNormalLikelihood
@@ -367,18 +366,17 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
 
         Chains sample one posterior, wherever they began.
         """
-        mixture = self.network_
-        is_mixed = hasattr(self, "restarts_") and not hasattr(self, "sampling_")
-        if not is_mixed or not isinstance(mixture, DrawnNetwork):
+        if not hasattr(self, "restarts_") or hasattr(self, "sampling_"):
             return np.zeros(self.n_draws, int)
+        mixture = self.network_
+        assert isinstance(mixture, DrawnNetwork)
         weights = np.array([restart.weight for restart in self.restarts_])
         counts = allotted(weights, mixture.draws)
         numbers = mixture.draw_keys(self.n_draws, key=self._key("predict"))
         return np.repeat(np.arange(len(counts)), counts)[np.asarray(numbers)]
 
-    def _compacted(self) -> Compaction:
-        self._depths("calibrated")  # the same intervals, and from the same rows
-        return super()._compacted()
+    def _settle(self) -> None:
+        self._depths("calibrated")
 
     def _ends(self, rows: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Ends of the central interval of each target, by the predictive law."""

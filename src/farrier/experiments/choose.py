@@ -49,6 +49,7 @@ SLAB = {"prior": RegularisedHorseshoe(slab_scale=1.0)}
 WIDER_SLAB = {"prior": RegularisedHorseshoe(slab_scale=2.0)}
 LONG_WARM_UP = {"kl_warm_up": 0.8}
 NOISES = {"likelihood": presets.BOTH_NOISES}
+CHAINS = SMOOTH | LONG_WARM_UP | NOISES | SAMPLED | WIDER_SLAB
 OTHERS: dict[str, dict[str, Any]] = {
     PLAIN: {},
     "6,000 steps": {"steps": 6_000},
@@ -65,8 +66,8 @@ OTHERS: dict[str, dict[str, Any]] = {
     "50 nodes, slab 1, 4 restarts": SAMPLED | SLAB,
     BOTH[0]: NOISES | SAMPLED | SLAB,
     BOTH[1]: NOISES | {"n_restarts": 5},
-    NEW[0]: SMOOTH | LONG_WARM_UP | NOISES | SAMPLED | WIDER_SLAB,
-    MOVING: SMOOTH | LONG_WARM_UP | NOISES | SAMPLED | WIDER_SLAB | {"refine": Mclmc()},
+    NEW[0]: CHAINS,
+    MOVING: CHAINS | {"refine": Mclmc()},
     NEW[1]: SMOOTH | LONG_WARM_UP | BY_THE_ROW | {"n_restarts": 3},
     SHORT[0]: {"refine": "nuts-short"},
     SHORT[1]: {"refine": "nuts-short", "n_restarts": 2} | SLAB,

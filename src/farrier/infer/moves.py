@@ -6,8 +6,8 @@ point of it so that the draws have exactly the posterior.
 MCLMC (Robnik et al. 2023) never stops: a point z of d numbers goes at unit speed, in
 coordinates of unit variance, pulled by the gradient and turned at random,
 
-    dz = u dt,   du = (1 - u u') (grad ln p(z) / (d - 1) dt + dW / sqrt(L)),  |u| = 1,
-    L = sqrt(d)                                                                     (H4)
+    dz = u dt,   du = (1 - u u') (grad ln p(z) / (d - 1) dt + sqrt(2 / (d L)) dW),
+    |u| = 1,   L = sqrt(d)                                                          (H4)
 
 which leaves the posterior as it is. Steps of finite size eps do not quite, and none is
 refused: the energy, that would stay the same, changes by dE. The size is adapted so

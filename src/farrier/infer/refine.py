@@ -65,7 +65,7 @@ class AbstractRefinement(abc.ABC):
 
     def __post_init__(self) -> None:
         least = {"warm_up": 150, "draws": 4, "kept": 2}
-        counts = [field.name for field in fields(self) if field.type in (int, "int")]
+        counts = [field.name for field in fields(self) if field.type is int]
         for name in counts:
             found, lowest = getattr(self, name), least.get(name, 1)
             if not isinstance(found, Integral) or found < lowest:
