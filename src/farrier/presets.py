@@ -32,7 +32,7 @@ def refined(rows: int) -> dict[str, Any]:
         "prior": RegularisedHorseshoe(slab_scale=2.0),
         "likelihood": BOTH_NOISES,
         "n_restarts": 4,
-        "refine": "nuts",
+        "refine": "mclmc",
     }
 
 
