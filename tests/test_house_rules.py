@@ -68,6 +68,7 @@ ORDER = {
         "weights",
         "matrix",
         "node",
+        "tied",
         "posteriors",
         "priors",
         "bound",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import datasets, export, portable, presets
-    from .core.posteriors import Factorised, Matrix, Node
+    from .core.posteriors import Factorised, Matrix, Node, Tied
     from .core.priors import (
         Gaussian,
         Horseshoe,
@@ -62,6 +62,7 @@ __all__ = [
     "RegularisedHorseshoe",
     "Restarts",
     "ScaleMixture",
+    "Tied",
     "TrainingWarning",
     "datasets",
     "distributed",
@@ -81,6 +82,7 @@ _HOMES = {
     "Factorised": ".core.posteriors",
     "Matrix": ".core.posteriors",
     "Node": ".core.posteriors",
+    "Tied": ".core.posteriors",
     "Gaussian": ".core.priors",
     "Horseshoe": ".core.priors",
     "NodeExponential": ".core.priors",

@@ -295,6 +295,14 @@ def test_settings_that_cannot_be_used(fitted, name, bad, match):
     assert_refused(fitted, X, y, settings={name: bad}, match=match)
 
 
+@pytest.mark.parametrize("prior", ["gaussian", "centred-horseshoe", "scale-mixture"])
+def test_weights_are_tied_to_a_scale_of_their_node(fitted, prior):
+    X, y = rows_for(type(fitted))
+    settings = {"prior": prior, "posterior": "tied"}
+    match = "a scale for each node, .* got (Gaussian|Horseshoe|ScaleMixture)"
+    assert_refused(fitted, X, y, settings=settings, match=match)
+
+
 @pytest.mark.parametrize("level", [0, 1, -0.5, 1.5, np.nan])
 def test_levels_lie_between_0_and_1(fitted, level):
     match = "`level` must be a number between 0 and 1, got"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from farrier.core.posteriors import Factorised, Matrix, Node
+from farrier.core.posteriors import Factorised, Matrix, Node, Tied
 from farrier.core.priors import Horseshoe
 from farrier.infer.freeze import (
     MOST_VALUES,
@@ -69,7 +69,9 @@ def test_draws_are_those_of_a_prediction(getkey):
 
 
 @pytest.mark.parametrize(
-    "posterior", [Factorised(), Node()], ids=["factorised", "node"]
+    "posterior",
+    [Factorised(), Node(), Tied()],
+    ids=["factorised", "node", "tied"],
 )
 def test_draws_of_a_noise_by_the_row_are_those_of_a_prediction(posterior, getkey):
     """The second half of the outputs, drawn (L4)."""
@@ -126,7 +128,7 @@ def test_draws_of_correlated_weights_are_those_of_a_prediction(getkey):
 
 
 @pytest.mark.parametrize("noise", [GaussianNoise(), HeteroscedasticNoise()])
-@pytest.mark.parametrize("posterior", [Factorised(), Node()])
+@pytest.mark.parametrize("posterior", [Factorised(), Node(), Tied()])
 def test_draws_made_once_give_the_predictions_of_the_network(noise, posterior, getkey):
     net = correlated(posterior, noise.build(2, rows=30.0), (4,), key=getkey())
     key, x = getkey(), jr.normal(getkey(), (7, 3))
@@ -150,6 +152,13 @@ def test_draws_made_once_give_the_probabilities_of_the_network(getkey):
     same = probabilities(once, x, DRAWS, key=getkey())
     expected = probabilities(net, x, DRAWS, key=key)
     np.testing.assert_allclose(same, expected, rtol=1e-5)
+
+
+def test_moments_of_weights_that_move_with_their_scale_are_refused(getkey):
+    likelihood = GaussianNoise().build(1, rows=30.0)
+    net = correlated(Tied(), likelihood, (4,), key=getkey())
+    with pytest.raises(ValueError, match=r'posterior="tied"\. Export draws'):
+        Moments().freeze(net, DRAWS, key=getkey())
 
 
 def test_draws_of_few_weights_are_kept(getkey):

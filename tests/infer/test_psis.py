@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from farrier.core.posteriors import Factorised, Node
+from farrier.core.posteriors import Factorised, Node, Tied
 from farrier.core.priors import Horseshoe, NodeExponential, ScaleMixture
 from farrier.core.scales import HalfCauchy
 from farrier.infer.psis import generalised_pareto_shape, log_weights, pareto_k
@@ -52,14 +52,18 @@ def test_mean_log_weight_is_the_bound(prior, likelihood, getkey):
     assert_mean_log_weight(prior, likelihood, Factorised(), getkey)
 
 
-def test_mean_log_weight_is_the_bound_of_correlated_weights(getkey):
-    """With the density of a whole node's weights (K1), (N4)."""
+@pytest.mark.parametrize("posterior", [Node(rank=2), Tied()], ids=["node", "tied"])
+def test_mean_log_weight_is_the_bound_of_correlated_weights(posterior, getkey):
+    """With the density of a whole node's weights (K1), (N4), (J1), (J2)."""
     likelihood = GaussianNoise().build(1, rows=50.0)
-    assert_mean_log_weight(NodeExponential(), likelihood, Node(rank=2), getkey)
+    assert_mean_log_weight(NodeExponential(), likelihood, posterior, getkey)
 
 
 def assert_mean_log_weight(prior, likelihood, posterior, getkey):
     network = Network.create(3, (4,), likelihood, prior, posterior, key=getkey())
+    if isinstance(posterior, Tied):  # weights that do move
+        pull = lambda net: net.layers[0].weights.pull
+        network = eqx.tree_at(pull, network, 0.05 * jr.normal(getkey(), (4, 4)))
     random = np.random.default_rng(0)
     x, weight = random.normal(size=(50, 3)), random.integers(1, 4, 50).astype(float)
     y = random.normal(size=(50, likelihood.targets))

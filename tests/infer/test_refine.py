@@ -2,6 +2,7 @@
 
 import math
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -10,6 +11,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from scipy import stats
 
+from farrier.core.posteriors import Tied
 from farrier.core.priors import (
     Horseshoe,
     NodeExponential,
@@ -19,6 +21,7 @@ from farrier.core.priors import (
 from farrier.infer.compact import find_nodes
 from farrier.infer.moves import mixing
 from farrier.infer.refine import (
+    FEW_NODES,
     Mclmc,
     Nuts,
     Sampling,
@@ -48,9 +51,10 @@ def table(targets=1):
     return x, y, random.integers(1, 3, ROWS).astype(float)
 
 
-def made(prior=None, likelihood=None, *, key, widths=(3,)):
+def made(prior=None, likelihood=None, posterior=None, *, key, widths=(3,)):
     likelihood = likelihood or GaussianNoise(shape=2.0, rate=0.5).build(1, rows=ROWS)
-    network = Network.create(2, widths, likelihood, prior or Horseshoe(), key=key)
+    args = (2, widths, likelihood, prior or Horseshoe(), posterior)
+    network = Network.create(*args, key=key)
     x, y, weight = table(likelihood.d_out)
     if not hasattr(likelihood, "gamma"):
         y = np.arange(ROWS) % likelihood.d_out
@@ -93,7 +97,7 @@ def test_log_prior_agrees_with_scipy(prior, getkey):
 
 def test_log_density_is_likelihood_and_prior(getkey):
     """(H1), with the network worked out by the draw's own forward pass."""
-    target = made(key=getkey(), widths=(3, 2))
+    target = made(key=getkey(), widths=(3, FEW_NODES + 1))
     one, other = (start_of(target.network, key=getkey()) for _ in range(2))
 
     def by_hand(point):
@@ -119,10 +123,15 @@ def test_gradient_of_log_density_by_finite_differences(getkey):
         assert gradient[i] == pytest.approx(slope, rel=1e-5, abs=1e-6)
 
 
-@pytest.mark.parametrize("parametrisation", ["non-centred", "centred"])
-def test_chains_begin_at_draws_of_the_variational_posterior(parametrisation, getkey):
-    """Weights with their scales multiplied in have the mean E[w] (M1), (M3)."""
-    network = made(Horseshoe(parametrisation=parametrisation), key=getkey()).network
+@pytest.mark.parametrize("form", ["non-centred", "centred", "tied"])
+def test_chains_begin_at_draws_of_the_variational_posterior(form, getkey):
+    """Weights with their scales multiplied in have the mean E[w] (M1), (M3), (J3)."""
+    if form == "tied":
+        network = made(posterior=Tied(), key=getkey()).network
+        pull = lambda net: net.layers[0].weights.pull
+        network = eqx.tree_at(pull, network, 0.1 * jr.normal(getkey(), (3, 3)))
+    else:
+        network = made(Horseshoe(parametrisation=form), key=getkey()).network
     layer = network.layers[0]
 
     def kernel(key):

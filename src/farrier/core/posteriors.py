@@ -9,7 +9,8 @@ from jaxtyping import PRNGKeyArray
 
 from .matrix import MatrixWeights
 from .node import LowRankWeights, NodeWeights
-from .weights import AbstractWeights, FactorisedWeights
+from .tied import TiedWeights
+from .weights import AbstractNormalWeights, AbstractWeights, FactorisedWeights
 
 MOST_FULL = 128  # weights into a node up to which all their covariances are learned
 RANK = 4  # of the covariances where there are more
@@ -34,6 +35,10 @@ class AbstractPosterior(abc.ABC):
         spread
             Standard deviation with which their locations are drawn.
         """
+
+    def untied(self) -> "AbstractPosterior":
+        """The form where nodes have no scale of their own."""
+        return self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +89,38 @@ class Node(AbstractPosterior):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tied(AbstractPosterior):
+    """Weights that move with the scale of their node (J1).
+
+    In the output layer, where nodes have no scale of their own, they do not.
+
+    Parameters
+    ----------
+    given
+        The form of q of the weights given the scales: "factorised" or "node".
+    """
+
+    name: ClassVar[str] = "tied"
+    given: str = "factorised"
+
+    def __post_init__(self) -> None:
+        if self.given not in GIVEN:
+            raise ValueError(f"`given` must be one of {[*GIVEN]}, got {self.given!r}.")
+
+    def weights(
+        self, d_in: int, nodes: int, *, sd: float, spread: float, key: PRNGKeyArray
+    ) -> AbstractWeights:
+        """Weights that do not move yet."""
+        free = self.untied().weights(d_in, nodes, sd=sd, spread=spread, key=key)
+        assert isinstance(free, AbstractNormalWeights)
+        return TiedWeights.create(free)
+
+    def untied(self) -> AbstractPosterior:
+        """That of the weights given the scales."""
+        return GIVEN[self.given]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Matrix(AbstractPosterior):
     """A matrix normal tied down by pseudo-data (V1, V2); Louizos & Welling 2016.
 
@@ -117,8 +154,9 @@ class Matrix(AbstractPosterior):
         return MatrixWeights.create(d_in, nodes, sd=sd, spread=spread, key=key, **extra)
 
 
+GIVEN: dict[str, AbstractPosterior] = {"factorised": Factorised(), "node": Node()}
 POSTERIORS: dict[str, AbstractPosterior] = {
-    "factorised": Factorised(),
-    "node": Node(),
+    **GIVEN,
+    "tied": Tied(),
     "matrix": Matrix(),
 }

@@ -64,6 +64,11 @@ class AbstractPrior(abc.ABC):
         """Under which rows' numbers the scales of a batch are drawn: their own."""
         return _for_each
 
+    @property
+    def can_tie(self) -> bool:
+        """Whether weights may move with a scale of their node (J1)."""
+        return False
+
 
 def _check_positive(prior: AbstractPrior, *fields: str) -> None:
     for field in fields:
@@ -128,6 +133,11 @@ class AbstractScaledPrior(AbstractPrior):
     def scale_rows(self) -> ScaleRows:
         """Their own, or one for all."""
         return SCALE_DRAWS[self.scale_draws]
+
+    @property
+    def can_tie(self) -> bool:
+        """Where they are multiplied by one."""
+        return "node_scale" in vars(self) and self.parametrisation == "non-centred"
 
     def _half_cauchy(self, b: float, shape: tuple[int, ...], start: float) -> Scale:
         return Scale.create(HALF_CAUCHYS[self.half_cauchy](b), shape, start=start)

@@ -291,6 +291,14 @@ def kl_to_scaled_normal(
     return (cross - weights.entropy()).sum()
 
 
+def product_of(scales: Iterable[Scale], nodes: int) -> LogNormal:
+    """The law of s: ln s is normal, a sum of independent normals."""
+    loc, variance = jnp.zeros(nodes), jnp.zeros(nodes)
+    for scale in scales:
+        loc, variance = loc + scale.q.loc, variance + scale.q.scale**2
+    return LogNormal(loc, 0.5 * jnp.log(variance))
+
+
 class AbstractParametrisation(eqx.Module):
     """Where the posterior stands: on the standardised weights or on the weights."""
 
@@ -362,12 +370,9 @@ class Regularised(AbstractParametrisation):
     def moment(
         self, scales: Iterable[Scale], nodes: int, power: float
     ) -> Float[Array, " nodes"]:
-        """E[s~^power] (G4): ln s is normal, a sum of independent normals."""
-        loc, variance = jnp.zeros(nodes), jnp.zeros(nodes)
-        for scale in scales:
-            loc, variance = loc + scale.q.loc, variance + scale.q.scale**2
-        product = LogNormal(loc, 0.5 * jnp.log(variance))
-        return product.expected(lambda log_s: self.multiplier(log_s) ** power)
+        """E[s~^power] (G4)."""
+        law = product_of(scales, nodes)
+        return law.expected(lambda log_s: self.multiplier(log_s) ** power)
 
 
 class Centred(AbstractParametrisation):

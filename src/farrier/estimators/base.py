@@ -33,7 +33,7 @@ from ..checkpoint import (
     write_checkpoint,
 )
 from ..console import progress
-from ..core.posteriors import POSTERIORS, AbstractPosterior
+from ..core.posteriors import POSTERIORS, AbstractPosterior, Tied
 from ..core.priors import PRIORS, AbstractPrior
 from ..infer.compact import (
     NEARLY_ALL,
@@ -850,12 +850,22 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         likelihood: AbstractLikelihood,
         restart: int = 0,
     ) -> Network:
+        prior = checked_choice("prior", self.prior, PRIORS, AbstractPrior)
+        posterior = checked_choice(
+            "posterior", self.posterior, POSTERIORS, AbstractPosterior
+        )
+        if isinstance(posterior, Tied) and not prior.can_tie:
+            raise ValueError(
+                "`posterior` ties weights to the scale of their node. That needs a "
+                "non-centred prior with a scale for each node, such as "
+                f'prior="horseshoe", got {prior!r}.'
+            )
         return Network.create(
             d_in,
             widths,
             likelihood,
-            checked_choice("prior", self.prior, PRIORS, AbstractPrior),
-            checked_choice("posterior", self.posterior, POSTERIORS, AbstractPosterior),
+            prior,
+            posterior,
             activation=self.activation,
             inputs=InputScales.create(d_in) if self.input_horseshoe else None,
             key=self._key("build", restart),

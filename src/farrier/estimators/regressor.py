@@ -52,9 +52,10 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         "scale-mixture", "half-cauchy", "exponential", or an object such as
         `Horseshoe(layer_scale=0.1)`.
     posterior
-        "factorised", "node" (the weights into a node are correlated), "matrix"
-        (correlated weights, tied to pseudo-data), or an object such as `Node(rank=2)`
-        or `Matrix(pairs=20)`. With "matrix", `compact` keeps all nodes.
+        "factorised", "node" (the weights into a node are correlated), "tied" (they
+        move with the scale of their node), "matrix" (correlated weights, tied to
+        pseudo-data), or an object such as `Node(rank=2)`, `Tied(given="node")` or
+        `Matrix(pairs=20)`. With "matrix", `compact` keeps all nodes.
     likelihood
         "heteroscedastic" (noise that depends on the row, where the data ask for it),
         "gaussian", which None stands for too (one noise for all rows), or an object

@@ -60,6 +60,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "noise by the row": BY_THE_ROW,
     "gelu, noise by the row": SMOOTH | BY_THE_ROW,
     DEFAULT: SMOOTH | BY_THE_ROW | LONG_WARM_UP,
+    f"{DEFAULT}, tied": SMOOTH | BY_THE_ROW | LONG_WARM_UP | {"posterior": "tied"},
     "20 nodes": {"refine": Nuts(candidates=20)},
     "50 nodes": {"refine": Nuts(candidates=50)},
     "50 nodes, 4 restarts": SAMPLED,

@@ -35,6 +35,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from ..core.tied import TiedWeights
 from ..core.weights import AbstractNormalWeights, NormalLaw
 from ..model.drawn import AnyNetwork, DrawnNetwork
 from ..model.inputs import InputScales
@@ -266,6 +267,12 @@ def _hidden(network: Network, key: PRNGKeyArray) -> dict[str, Array]:
 
 def _moment_arrays(layer: Layer, name: str) -> dict[str, Array]:
     """What (E1) needs of one layer, scales multiplied in."""
+    if isinstance(layer.weights, TiedWeights):
+        raise ValueError(
+            "Moments are carried from layer to layer as if scales and weights were "
+            'independent, which they are not with posterior="tied". Export draws: '
+            "`method=Draws()`."
+        )
     law = _law(layer)
     first, second = (layer.scale_moment(power) for power in (1, 2))
     square = law.loc**2 + (law.root**2).sum(2)

@@ -90,11 +90,14 @@ def _draw_layer(
     assert isinstance(weights, AbstractNormalWeights)
     key_weights, *keys = jr.split(key, 1 + len(layer.scales))
     log_scale, ratio = jnp.zeros(weights.nodes), jnp.zeros(())
-    for scale, key_scale in zip(layer.scales.values(), keys, strict=True):
-        log_s, own = _draw_scale(scale, key=key_scale)
-        log_scale, ratio = log_scale + log_s, ratio + own
-    kernel, bias = weights.sample(layer.inputs, layer.nodes, key=key_weights)
-    ratio -= weights.log_density(kernel, bias)
+    log_scales = {}
+    for (name, scale), key_scale in zip(layer.scales.items(), keys, strict=True):
+        log_scales[name], own = _draw_scale(scale, key=key_scale)
+        log_scale, ratio = log_scale + log_scales[name], ratio + own
+    # A move by the noise of the scales changes no volume.
+    still = weights.sample(layer.inputs, layer.nodes, key=key_weights)
+    ratio -= weights.log_density(*still)
+    kernel, bias = layer.moved(*still, layer.noise_of_nodes(log_scales))
     form = layer.parametrisation
     if isinstance(form, Mixed):
         ratio += form.log_density(kernel).sum() + form.log_density(bias).sum()

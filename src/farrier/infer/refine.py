@@ -332,7 +332,8 @@ def start_of(network: Network, *, key: PRNGKeyArray) -> Point:
     for number, layer in enumerate(network.named_layers().values()):
         key_weights, *keys = jr.split(jr.fold_in(key, number), 1 + len(layer.scales))
         log_scales = _drawn_scales(layer.scales, keys)
-        kernel, bias = layer.weights.sample(layer.inputs, layer.nodes, key=key_weights)
+        still = layer.weights.sample(layer.inputs, layer.nodes, key=key_weights)
+        kernel, bias = layer.moved(*still, layer.noise_of_nodes(log_scales))
         if isinstance(layer.parametrisation, Centred):
             factor = _factor(layer, log_scales)
             kernel, bias = kernel / factor[:, None], bias / factor

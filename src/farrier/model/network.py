@@ -87,7 +87,7 @@ class Network(eqx.Module):
             d_in,
             likelihood.d_out,
             likelihood.output_prior(prior),
-            posterior,
+            posterior.untied(),
             key=key_output,
         )
         return cls(tuple(layers), output, likelihood, activation, inputs)
