@@ -18,27 +18,29 @@ from farrier.infer.predict import Mixture
 
 
 def test_left_out_agrees_with_the_law_without_the_row(getkey):
-    """(P3) of a normal mean with a normal prior, whose posteriors are known."""
+    """(P3), (W4) of a normal mean with a normal prior, whose posteriors are known."""
     y, prior, draws = np.array([0.3, -1.2, 2.5, 0.1, 0.4]), 4.0, 200_000
     precision = 1 / prior + len(y)
     mu = y.sum() / precision + jr.normal(getkey(), (draws,)) / np.sqrt(precision)
     some = jnp.asarray(y)[:, None]
 
-    def places(mu):
+    def values(mu):
         loc = jnp.tile(mu[:, None, None], (1, len(y), 1))
         own, noise = jnp.zeros_like(loc), jnp.ones((len(mu), 1, 1))
-        one = jnp.zeros(len(mu), int)
-        return np.asarray(Mixture(loc, own, noise).left_out_cdf(some, one))[:, 0]
+        mix, one = Mixture(loc, own, noise), jnp.zeros(len(mu), int)
+        place = np.asarray(mix.left_out_cdf(some, one))[:, 0]
+        return np.array([place, mix.left_out_log_density(some)])
 
-    found = places(mu)
-    parts = np.array([places(part) for part in jnp.split(mu, 20)])
+    found = values(mu)
+    parts = np.array([values(part) for part in jnp.split(mu, 20)])
     without = precision - 1
-    mean = (y.sum() - y) / without
-    expected = stats.norm.cdf(y, mean, np.sqrt(1 + 1 / without))
+    law = stats.norm((y.sum() - y) / without, np.sqrt(1 + 1 / without))
+    expected = np.array([law.cdf(y), law.logpdf(y)])
     standard_error = parts.std(0, ddof=1) / np.sqrt(20)
     assert (np.abs(found - expected) < 5 * standard_error).all()
-    plain = stats.norm.cdf(y, y.sum() / precision, np.sqrt(1 + 1 / precision))
-    assert (np.abs(plain - expected) > 5 * standard_error).any()
+    whole = stats.norm(y.sum() / precision, np.sqrt(1 + 1 / precision))
+    plain = np.array([whole.cdf(y), whole.logpdf(y)])
+    assert (np.abs(plain - expected) > 5 * standard_error).any(1).all()
 
 
 @pytest.mark.parametrize(
@@ -65,6 +67,20 @@ def test_left_out_agrees_with_loops(getkey, fit):
             expected += len(of_fit) / 9 * place
         np.testing.assert_allclose(found[row], expected, rtol=1e-10)
     assert truncated
+
+
+def test_left_out_densities_agree_with_loops(getkey):
+    """(W4) with two targets, which leave together, and truncated weights."""
+    loc, y = jr.normal(getkey(), (9, 4, 2)), jr.normal(getkey(), (4, 2))
+    own, noise = jnp.full(loc.shape, 0.01), jnp.full((9, 1, 2), 0.05)
+    found = Mixture(loc, own, noise).left_out_log_density(y)
+    law = stats.norm(np.asarray(loc), np.sqrt(0.01 + 0.05**2))
+    density = np.exp(law.logpdf(np.asarray(y)).sum(2))
+    for row in range(4):
+        share = 1 / density[:, row]
+        share = np.minimum(share / share.sum(), 1 / 3)
+        expected = np.log(share @ density[:, row] / share.sum())
+        np.testing.assert_allclose(found[row], expected, rtol=1e-10)
 
 
 def test_fits_leave_a_row_out_each_by_itself(getkey):

@@ -167,7 +167,8 @@ def test_without_rows_the_posterior_is_the_prior(method, getkey):
     nodes = find_nodes(target.network, target.x, 4, key=getkey())
     found = refine([(target.network, nodes)], data, method, key=getkey())
     assert found is not None
-    drawn, sampling = found
+    drawn, sampling, shares = found
+    np.testing.assert_allclose(shares, np.full(method.chains, 1 / method.chains))
     assert sampling.divergences < 60
     for name, b in {
         "layer_1_tau": 0.5,
@@ -198,7 +199,7 @@ def test_equal_keys_give_equal_bits_and_progress_is_told(method, most, getkey):
         found.append(
             refine([(target.network, nodes)], data, method, told.append, key=key)
         )
-    (one, sampling), (other, _) = found
+    (one, sampling, _), (other, *_) = found
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
         np.testing.assert_array_equal(a, b)
     assert one.draws == 7

@@ -12,11 +12,12 @@ from farrier import Restarts
 from farrier.core.priors import Horseshoe
 from farrier.infer.compact import find_nodes
 from farrier.infer.predict import log_densities, mixture
+from farrier.infer.refine import allotted, by_chains
 from farrier.infer.restarts import (
-    allotted,
     drawn,
     equal_weights,
     mixed,
+    stacked_kinds,
     stacked_weights,
     stacking,
 )
@@ -134,6 +135,35 @@ def test_stacked_weights_prefer_the_fit_that_explains_the_rows():
     np.testing.assert_allclose(
         equal_weights([good, bad], data, 50, key=jr.key(2)), [0.5, 0.5]
     )
+
+
+def test_noise_models_of_chains_are_weighed_by_rows_that_are_left_out():
+    """Draws whose noise is that of the rows have nearly all of the weight (W4)."""
+    of = lambda sd: drawn_with_noise(GaussianNoise().build(1, rows=30.0), sd)
+    parts, chains = [of(0.1), of(1.0)], np.array([3, 1])
+    f = np.asarray(parts[0].sample(key=jnp.asarray(0))(X))
+    y = f + 0.1 * np.random.default_rng(0).normal(size=f.shape)
+    data = Data.create(np.asarray(X), y, batch_size=32)
+    assert stacked_kinds(parts, chains, data)[0] > 0.9
+    np.testing.assert_array_equal(by_chains(parts, chains, data), [0.75, 0.25])
+    np.testing.assert_array_equal(stacked_kinds(parts[:1], chains[:1], data), [1])
+
+
+def drawn_with_noise(likelihood, sd):
+    """Draws of one network, all with the same noise."""
+    one = drawn(network(0, likelihood=likelihood)[0], 1, key=jr.key(3))
+    many = jax.tree.map(lambda v: jnp.repeat(v, 20, axis=0), one.kernels)
+    biases = jax.tree.map(lambda v: jnp.repeat(v, 20, axis=0), one.biases)
+    noise_sd = jnp.full((20, 1), sd)
+    return DrawnNetwork(many, biases, {}, noise_sd, likelihood, one.activation)
+
+
+def test_some_draws_are_spread_evenly():
+    many = drawn(network(0)[0], 9, key=jr.key(3))
+    some = many.some(3)
+    np.testing.assert_array_equal(some.noise_sd, many.noise_sd[np.array([0, 4, 8])])
+    for few, all_of_them in zip(some.kernels, many.kernels, strict=True):
+        np.testing.assert_array_equal(few, all_of_them[np.array([0, 4, 8])])
 
 
 def test_classes_have_no_noise():

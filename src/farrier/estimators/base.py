@@ -475,12 +475,13 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             return self
         fits = self._fits_of(kept)
         self._warn_of_widths()
-        if not self._sample(data, method, fits, callback):
+        per_chain = self._sample(data, method, fits, callback)
+        if per_chain is None:
             if len(runs) > 1:
                 self._mix(data, kept, fits)
         elif len(runs) > 1:  # each fit has the share of the chains that began at it
             begun = np.arange(method.chains) % len(fits)
-            shares = np.bincount(begun, minlength=len(fits)) / method.chains
+            shares = np.bincount(begun, per_chain, minlength=len(fits))
             self._tell_restarts(kept, fits, shares)
         else:
             self._start = fits[0][0]
@@ -497,7 +498,8 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         assert isinstance(data, Data)
         networks = [network for network, _ in fits]
         method, key = self._checked_restarts(), self._key("predict")
-        weights = WEIGHTS[method.weights](networks, data, self.n_draws, key=key)
+        weigh = WEIGHTS[method.weights].of_fits
+        weights = weigh(networks, data, self.n_draws, key=key)
         few = data.x[: int(data.rows) : -(-int(data.rows) // SCORE_ROWS)]
         self.network_ = self._with_all_outputs(
             mixed(fits, weights, few, self.n_draws, key=key)
@@ -520,10 +522,10 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         method: AbstractRefinement,
         fits: list[Fit],
         callback: Callback | None,
-    ) -> bool:
+    ) -> np.ndarray | None:
         """Put draws of the exact posterior in the place of the variational one.
 
-        Returns whether there are any.
+        Returns the share of each chain in them; None where there are none.
         """
         assert isinstance(data, Data)
         with ExitStack() as stack:
@@ -537,15 +539,17 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
                     callback(0.5 + 0.5 * done / method.iterations, self.history_)
 
             key = self._key("refine")
-            found = refine(fits, data, method, after_chunk, key=key)
+            weigh = WEIGHTS[self._checked_restarts().weights].of_kinds
+            found = refine(fits, data, method, after_chunk, weigh, key=key)
+        per_chain = None
         if found is not None:
-            drawn, self.sampling_ = found
+            drawn, self.sampling_, per_chain = found
             self.network_ = self._with_all_outputs(drawn)
             self.__dict__.pop("_node_report", None)
         if found is None or not found[1].is_whole(method):
             self.history_.status = Status.INTERRUPTED
         self._warn_of_sampling(method)
-        return found is not None
+        return per_chain
 
     def _variational(self) -> Network:
         """The posterior that training goes on from."""

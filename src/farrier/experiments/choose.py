@@ -25,6 +25,7 @@ from ..core.priors import RegularisedHorseshoe
 from ..estimators import HorseshoeRegressor
 from ..estimators.base import BATCH, SMALL
 from ..infer.refine import Mclmc, Nuts
+from ..infer.restarts import Restarts
 from ..plots import Axes, Figure, legend_below, new_figure
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
 from ._models import fit_to_parts
@@ -44,6 +45,7 @@ NEW = (
     "gelu, noise by the row, warm-up 0.8, 3 restarts",
 )
 MOVING = f"{NEW[0]}, MCLMC"
+STACKED = f"{MOVING}, stacked"
 SAMPLED = {"refine": Nuts(candidates=50), "n_restarts": 4}
 SLAB = {"prior": RegularisedHorseshoe(slab_scale=1.0)}
 WIDER_SLAB = {"prior": RegularisedHorseshoe(slab_scale=2.0)}
@@ -69,6 +71,8 @@ OTHERS: dict[str, dict[str, Any]] = {
     BOTH[1]: NOISES | {"n_restarts": 5},
     NEW[0]: CHAINS,
     MOVING: CHAINS | {"refine": Mclmc()},
+    STACKED: CHAINS
+    | {"refine": Mclmc(), "n_restarts": Restarts(count=4, weights="stacked")},
     NEW[1]: SMOOTH | LONG_WARM_UP | BY_THE_ROW | {"n_restarts": 3},
     SHORT[0]: {"refine": "nuts-short"},
     SHORT[1]: {"refine": "nuts-short", "n_restarts": 2} | SLAB,

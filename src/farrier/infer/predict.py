@@ -79,15 +79,31 @@ class Mixture(eqx.Module):
         """The same with row i taken out of the draws by importance weights (P3).
 
         Draws that have the same number in `fit`, from 0, are weighed among themselves.
-        The weights are truncated: none is over 1 / sqrt(draws) of their sum.
+        """
+        share = self._shares_without(y, fit)
+        return (share[..., None] * norm.cdf(y[None], self.loc, self.sd)).sum(0)
+
+    def left_out_log_density(
+        self, y: Float[Array, "rows targets"]
+    ) -> Float[Array, " rows"]:
+        """Log density of each row with it taken out of the draws (W4)."""
+        share = self._shares_without(y, jnp.zeros(len(self.loc), int))
+        each = norm.logpdf(y[None], self.loc, self.sd).sum(-1)
+        return logsumexp(each, axis=0, b=share)
+
+    def _shares_without(
+        self, y: Float[Array, "rows targets"], fit: Int[Array, " draws"]
+    ) -> Float[Array, "draws rows"]:
+        """Importance weights of the draws where each row is taken out of them (P3).
+
+        They are truncated: none is over 1 / sqrt(draws) of their sum.
         """
         total = lambda values: segment_sum(values, fit, len(fit))[fit]
         log_r = -norm.logpdf(y[None], self.loc, self.sd).sum(-1)
         r = jnp.exp(log_r - segment_max(log_r, fit, len(fit))[fit])
         size = total(jnp.ones((len(fit), 1)))
         share = jnp.minimum(r / total(r), size**-0.5)
-        share = share / total(share) * size / len(fit)
-        return (share[..., None] * norm.cdf(y[None], self.loc, self.sd)).sum(0)
+        return share / total(share) * size / len(fit)
 
     def density(self, y: Float[Array, "rows targets"]) -> Float[Array, "rows targets"]:
         """Density of each target by itself: the slope of `cdf`."""
@@ -273,6 +289,18 @@ def left_out_cdfs(
 ) -> Float[Array, "rows targets"]:
     """Where the targets of each row lie in the laws of all other rows (P3)."""
     return mixture(network, x, noise_sd, key=key).left_out_cdf(y, fit)
+
+
+def left_out_log_densities(
+    network: AnyNetwork,
+    x: Float[Array, "rows d_in"],
+    y: Float[Array, "rows targets"],
+    noise_sd: Float[Array, "draws targets"],
+    *,
+    key: PRNGKeyArray,
+) -> Float[Array, " rows"]:
+    """Log density of each row's targets under the laws of all other rows (W4)."""
+    return mixture(network, x, noise_sd, key=key).left_out_log_density(y)
 
 
 def quantiles(

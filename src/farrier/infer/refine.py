@@ -20,7 +20,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from numbers import Integral
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import equinox as eqx
 import jax
@@ -210,6 +210,11 @@ class LayerPoint(eqx.Module):
 Result = TypeVar("Result")
 Fit = tuple[Network, Nodes]  # a variational posterior, and what it says of its nodes
 Point = tuple[LayerPoint, ...]  # one for each layer, the output last
+# Of draws under each noise model, the number of its chains, and the rows: the shares.
+Weigh: TypeAlias = Callable[
+    [Sequence[DrawnNetwork], Int[np.ndarray, " kinds"], Data],
+    Float[np.ndarray, " kinds"],
+]
 
 
 class Target(eqx.Module):
@@ -477,15 +482,19 @@ def refine(
     data: Data,
     method: AbstractRefinement,
     after_chunk: Callable[[int], None] = lambda done: None,
+    weigh: Weigh | None = None,
     *,
     key: PRNGKeyArray,
-) -> tuple[DrawnNetwork, Sampling] | None:
-    """Draws of the posterior, and how the sampling went.
+) -> tuple[DrawnNetwork, Sampling, Float[np.ndarray, " chains"]] | None:
+    """Draws of the posterior, how the sampling went, the share of each chain in them.
 
     Chains begin at the fits in turn; these may differ in nothing but their posterior
-    and their noise. `after_chunk` is called with the number of iterations that are
-    done. `Ctrl-C` ends it with the draws so far, or with None before there are any.
+    and their noise, and `weigh` says how much of the draws each noise model has: as
+    much as it has of the chains, if it is not given. `after_chunk` is called with the
+    number of iterations that are done. `Ctrl-C` ends it with the draws so far, or with
+    None before there are any.
     """
+    weigh = weigh or by_chains
     began = time.monotonic()
     key_fold, key_start, key_chain, key_noise = jr.split(key, 4)
     every = -(-int(data.rows) // FOLD_ROWS)
@@ -520,10 +529,14 @@ def refine(
         return None
     joined = [_joined(traces, members) for members in kinds]
     parts = [
-        _drawn(targets[members[0]], np.asarray(trace.point), share, key=key_noise)
+        _drawn(targets[members[0]], np.asarray(trace.point), method.kept, key=key_noise)
         for members, trace in zip(kinds, joined, strict=True)
-        if (share := method.kept * len(members) // method.chains)
     ]
+    chains_of = np.array([len(members) for members in kinds])
+    shares = weigh(parts, chains_of, data)
+    most = min(p.draws / s for p, s in zip(parts, shares, strict=True) if s > 0)
+    kept_of = allotted(shares, min(method.kept, int(most)))
+    kept = [part.some(n) for part, n in zip(parts, kept_of, strict=True) if n]
     accepted = np.concatenate([trace.acceptance.ravel() for trace in joined])
     r_hat, effective = mixing_of(np.concatenate(outputs, axis=1), kinds)
     sampling = Sampling(
@@ -536,7 +549,24 @@ def refine(
         gradients=gradients,
         seconds=time.monotonic() - began,
     )
-    return DrawnNetwork.joined(parts), sampling
+    per_chain = np.zeros(method.chains)
+    for members, share in zip(kinds, shares, strict=True):
+        per_chain[members] = share / len(members)
+    return DrawnNetwork.joined(kept), sampling, per_chain
+
+
+def allotted(shares: Float[np.ndarray, " parts"], draws: int) -> list[int]:
+    """Whole numbers of draws in proportion to the shares, `draws` in all."""
+    ends = np.round(np.cumsum(shares) / shares.sum() * draws).astype(int)
+    return np.diff(ends, prepend=0).tolist()
+
+
+def by_chains(
+    parts: Sequence[DrawnNetwork], chains: Int[np.ndarray, " kinds"], data: Data
+) -> Float[np.ndarray, " kinds"]:
+    """Noise models by the number of their chains, whatever the rows say."""
+    del parts, data
+    return chains / chains.sum()
 
 
 def kinds_of(networks: Sequence[Network]) -> list[list[int]]:

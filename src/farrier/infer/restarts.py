@@ -12,24 +12,41 @@ are draws with noise by the row where its output is zero (W3).
 Weights are equal, or those that make the rows of the fit most likely (stacking):
 
     w = argmax sum_i weight_i ln sum_r w_r p_r(y_i | x_i)                           (W2)
+
+Chains under two noise models are weighed by rows that are left out of their draws:
+
+    p_r(y_i | x_i) = sum_s r_is p(y_i | x_i, theta_s) / sum_s r_is                  (W4)
+
+with the r_is of (P3).
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..model.drawn import DrawnNetwork
 from ..model.network import Network
 from .compact import Nodes, check_values, pick_draws
-from .predict import noise_sds
-from .refine import Fit, best_nodes, candidates, counts_of, multiplied, start_of
+from .predict import by_chunks, left_out_log_densities, noise_sds
+from .refine import (
+    Fit,
+    Weigh,
+    allotted,
+    best_nodes,
+    by_chains,
+    candidates,
+    counts_of,
+    multiplied,
+    start_of,
+)
 from .train import Data
 
 STACKING_ROWS = 10_000
@@ -70,13 +87,43 @@ def stacked_weights(
     networks: Sequence[Network], data: Data, draws: int, *, key: PRNGKeyArray
 ) -> Float[np.ndarray, " fits"]:
     """Those under which rows of the fit are most likely (W2)."""
+    x, y, weight = _some_rows(data)
+    density = [check_values(n, x, y, draws, key=key)[2] for n in networks]
+    return stacking(np.asarray(density, float), weight)
+
+
+def _some_rows(data: Data) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Inputs, targets and weights of rows that stand for all."""
     rows = slice(0, int(data.rows), -(-int(data.rows) // STACKING_ROWS))
     x, y, weight = (np.asarray(v[rows]) for v in (data.x, data.y, data.weight))
-    density = [check_values(n, x, y, draws, key=key)[2] for n in networks]
-    return stacking(np.asarray(density, float), weight.astype(float))
+    return x, y, weight.astype(float)
 
 
-WEIGHTS: dict[str, Callable] = {"equal": equal_weights, "stacked": stacked_weights}
+def stacked_kinds(
+    parts: Sequence[DrawnNetwork], chains: Int[np.ndarray, " kinds"], data: Data
+) -> Float[np.ndarray, " kinds"]:
+    """Shares under which rows that are left out of the chains are most likely (W4)."""
+    if len(parts) == 1:  # and classes have one noise model
+        return by_chains(parts, chains, data)
+    x, y, weight = _some_rows(data)
+    density = [
+        by_chunks(left_out_log_densities, part, (x, y), part.noise_sd, key=jr.key(0))
+        for part in parts
+    ]
+    return stacking(np.asarray(density, float), weight)
+
+
+class Weights(NamedTuple):
+    """How parts of a mixture are weighed: fits, or chains under two noise models."""
+
+    of_fits: Callable
+    of_kinds: Weigh
+
+
+WEIGHTS: dict[str, Weights] = {
+    "equal": Weights(equal_weights, by_chains),
+    "stacked": Weights(stacked_weights, stacked_kinds),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +136,8 @@ class Restarts:
         How many.
     weights
         "equal", or "stacked": those under which the rows of the fit are most likely.
+        Chains (`refine`) that begin at the fits have equal weights too, or those of
+        their noise models under which rows that are left out are most likely.
     """
 
     count: int = 5
@@ -119,12 +168,6 @@ def stacking(
     for _ in range(SWEEPS):
         w = w * (density / (w @ density) @ share)
     return w / w.sum()
-
-
-def allotted(weights: Float[np.ndarray, " fits"], draws: int) -> list[int]:
-    """Whole numbers of draws in proportion to the weights, `draws` in all."""
-    ends = np.round(np.cumsum(weights) / weights.sum() * draws).astype(int)
-    return np.diff(ends, prepend=0).tolist()
 
 
 def mixed(

@@ -10,6 +10,7 @@ from typing import Self, TypeAlias
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from .likelihoods import AbstractLikelihood
@@ -104,6 +105,13 @@ class DrawnNetwork(eqx.Module):
         """Numbers of so many draws, evenly spread; there is nothing random left."""
         del key
         return jnp.asarray([number * self.draws // draws for number in range(draws)])
+
+    def some(self, draws: int) -> Self:
+        """So many of the draws, evenly spread."""
+        numbers = np.linspace(0, self.draws - 1, draws).round().astype(int)
+        arrays = (self.kernels, self.biases, self.scales, self.noise_sd)
+        picked = jax.tree.map(lambda v: v[numbers], arrays)
+        return type(self)(*picked, self.likelihood, self.activation)
 
     def sample(self, *, key: Int[Array, ""]) -> SampledNetwork:
         """The draw of this number."""
