@@ -110,8 +110,10 @@ class DrawnNetwork(eqx.Module):
         """So many of the draws, evenly spread."""
         numbers = np.linspace(0, self.draws - 1, draws).round().astype(int)
         arrays = (self.kernels, self.biases, self.scales, self.noise_sd)
-        picked = jax.tree.map(lambda v: v[numbers], arrays)
-        return type(self)(*picked, self.likelihood, self.activation)
+        kernels, biases, scales, noise_sd = jax.tree.map(lambda v: v[numbers], arrays)
+        return type(self)(
+            kernels, biases, scales, noise_sd, self.likelihood, self.activation
+        )
 
     def sample(self, *, key: Int[Array, ""]) -> SampledNetwork:
         """The draw of this number."""
