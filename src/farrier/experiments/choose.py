@@ -33,6 +33,7 @@ from .uci import LARGE, LONG, files_of, mean, rmse
 
 HOURS = "about two hours on 2 cores"
 HELD_OUT = 0.1
+COLOURS = 10  # in a figure; then with another marker
 LARGE_WIDTH = 100
 PLAIN = "variational"
 SHORT = ("short chains", "short chains, slab 1, 2 restarts")  # of many rows alone
@@ -296,8 +297,8 @@ def draw(ax: Axes, rows: list[Row], names: list[str], *, sampled: bool) -> None:
             [middle for middle, _ in pairs],
             np.arange(len(names)) + shift,
             xerr=[np.nan_to_num(error) for _, error in pairs],
-            fmt="o",
+            fmt="oD^"[number // COLOURS],
             ms=4,
-            color=f"C{number}",
+            color=f"C{number % COLOURS}",
             label=candidate,
         )
