@@ -210,11 +210,8 @@ class LayerPoint(eqx.Module):
 Result = TypeVar("Result")
 Fit = tuple[Network, Nodes]  # a variational posterior, and what it says of its nodes
 Point = tuple[LayerPoint, ...]  # one for each layer, the output last
-# Of draws under each noise model, the number of its chains, and the rows: the shares.
-Weigh: TypeAlias = Callable[
-    [Sequence[DrawnNetwork], Int[np.ndarray, " kinds"], Data],
-    Float[np.ndarray, " kinds"],
-]
+# From draws under each noise model, numbers of chains, rows and a key: the shares.
+Weigh: TypeAlias = Callable[..., Float[np.ndarray, " kinds"]]
 
 
 class Target(eqx.Module):
@@ -533,7 +530,7 @@ def refine(
         for members, trace in zip(kinds, joined, strict=True)
     ]
     chains_of = np.array([len(members) for members in kinds])
-    shares = weigh(parts, chains_of, data)
+    shares = weigh(parts, chains_of, data, key=key_noise)
     most = min(p.draws / s for p, s in zip(parts, shares, strict=True) if s > 0)
     kept_of = allotted(shares, min(method.kept, int(most)))
     kept = [part.some(n) for part, n in zip(parts, kept_of, strict=True) if n]
@@ -562,10 +559,14 @@ def allotted(shares: Float[np.ndarray, " parts"], draws: int) -> list[int]:
 
 
 def by_chains(
-    parts: Sequence[DrawnNetwork], chains: Int[np.ndarray, " kinds"], data: Data
+    parts: Sequence[DrawnNetwork],
+    chains: Int[np.ndarray, " kinds"],
+    data: Data,
+    *,
+    key: PRNGKeyArray,
 ) -> Float[np.ndarray, " kinds"]:
     """Noise models by the number of their chains, whatever the rows say."""
-    del parts, data
+    del parts, data, key
     return chains / chains.sum()
 
 

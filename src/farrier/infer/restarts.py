@@ -100,14 +100,18 @@ def _some_rows(data: Data) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def stacked_kinds(
-    parts: Sequence[DrawnNetwork], chains: Int[np.ndarray, " kinds"], data: Data
+    parts: Sequence[DrawnNetwork],
+    chains: Int[np.ndarray, " kinds"],
+    data: Data,
+    *,
+    key: PRNGKeyArray,
 ) -> Float[np.ndarray, " kinds"]:
     """Shares under which rows that are left out of the chains are most likely (W4)."""
     if len(parts) == 1:  # and classes have one noise model
-        return by_chains(parts, chains, data)
+        return by_chains(parts, chains, data, key=key)
     x, y, weight = _some_rows(data)
     density = [
-        by_chunks(left_out_log_densities, part, (x, y), part.noise_sd, key=jr.key(0))
+        by_chunks(left_out_log_densities, part, (x, y), part.noise_sd, key=key)
         for part in parts
     ]
     return stacking(np.asarray(density, float), weight)
@@ -116,7 +120,7 @@ def stacked_kinds(
 class Weights(NamedTuple):
     """How parts of a mixture are weighed: fits, or chains under two noise models."""
 
-    of_fits: Callable
+    of_fits: Callable[..., Float[np.ndarray, " fits"]]
     of_kinds: Weigh
 
 
