@@ -5,6 +5,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import logsumexp
 
 from farrier.infer.calibrate import (
     DEEPEST,
@@ -29,17 +30,18 @@ def test_left_out_agrees_with_the_law_without_the_row(getkey):
         own, noise = jnp.zeros_like(loc), jnp.ones((len(mu), 1, 1))
         mix, one = Mixture(loc, own, noise), jnp.zeros(len(mu), int)
         place = np.asarray(mix.left_out_cdf(some, one))[:, 0]
-        return np.array([place, mix.left_out_log_density(some)])
+        density, mean = mix.left_out(some)
+        return np.array([place, density, mean[:, 0]])
 
     found = values(mu)
     parts = np.array([values(part) for part in jnp.split(mu, 20)])
     without = precision - 1
     law = stats.norm((y.sum() - y) / without, np.sqrt(1 + 1 / without))
-    expected = np.array([law.cdf(y), law.logpdf(y)])
+    expected = np.array([law.cdf(y), law.logpdf(y), law.mean()])
     standard_error = parts.std(0, ddof=1) / np.sqrt(20)
     assert (np.abs(found - expected) < 5 * standard_error).all()
     whole = stats.norm(y.sum() / precision, np.sqrt(1 + 1 / precision))
-    plain = np.array([whole.cdf(y), whole.logpdf(y)])
+    plain = np.array([whole.cdf(y), whole.logpdf(y), np.full(len(y), whole.mean())])
     assert (np.abs(plain - expected) > 5 * standard_error).any(1).all()
 
 
@@ -69,18 +71,20 @@ def test_left_out_agrees_with_loops(getkey, fit):
     assert truncated
 
 
-def test_left_out_densities_agree_with_loops(getkey):
+def test_left_out_scores_agree_with_loops(getkey):
     """(W4) with two targets, which leave together, and truncated weights."""
     loc, y = jr.normal(getkey(), (9, 4, 2)), jr.normal(getkey(), (4, 2))
     own, noise = jnp.full(loc.shape, 0.01), jnp.full((9, 1, 2), 0.05)
-    found = Mixture(loc, own, noise).left_out_log_density(y)
+    found, mean = Mixture(loc, own, noise).left_out(y)
     law = stats.norm(np.asarray(loc), np.sqrt(0.01 + 0.05**2))
-    density = np.exp(law.logpdf(np.asarray(y)).sum(2))
+    density = law.logpdf(np.asarray(y)).sum(2)
     for row in range(4):
-        share = 1 / density[:, row]
+        share = np.exp(density[:, row].min() - density[:, row])
         share = np.minimum(share / share.sum(), 1 / 3)
-        expected = np.log(share @ density[:, row] / share.sum())
+        expected = logsumexp(density[:, row], b=share / share.sum())
         np.testing.assert_allclose(found[row], expected, rtol=1e-10)
+        expected = share @ np.asarray(loc)[:, row] / share.sum()
+        np.testing.assert_allclose(mean[row], expected, rtol=1e-10)
 
 
 def test_fits_leave_a_row_out_each_by_itself(getkey):

@@ -83,13 +83,14 @@ class Mixture(eqx.Module):
         share = self._shares_without(y, fit)
         return (share[..., None] * norm.cdf(y[None], self.loc, self.sd)).sum(0)
 
-    def left_out_log_density(
+    def left_out(
         self, y: Float[Array, "rows targets"]
-    ) -> Float[Array, " rows"]:
-        """Log density of each row with it taken out of the draws (W4)."""
+    ) -> tuple[Float[Array, " rows"], Float[Array, "rows targets"]]:
+        """Log density and mean of each row with it taken out of the draws (W4)."""
         share = self._shares_without(y, jnp.zeros(len(self.loc), int))
         each = norm.logpdf(y[None], self.loc, self.sd).sum(-1)
-        return logsumexp(each, axis=0, b=share)
+        mean = (share[..., None] * self.loc).sum(0)
+        return logsumexp(each, axis=0, b=share), mean
 
     def _shares_without(
         self, y: Float[Array, "rows targets"], fit: Int[Array, " draws"]
@@ -291,16 +292,16 @@ def left_out_cdfs(
     return mixture(network, x, noise_sd, key=key).left_out_cdf(y, fit)
 
 
-def left_out_log_densities(
+def left_out_scores(
     network: AnyNetwork,
     x: Float[Array, "rows d_in"],
     y: Float[Array, "rows targets"],
     noise_sd: Float[Array, "draws targets"],
     *,
     key: PRNGKeyArray,
-) -> Float[Array, " rows"]:
-    """Log density of each row's targets under the laws of all other rows (W4)."""
-    return mixture(network, x, noise_sd, key=key).left_out_log_density(y)
+) -> tuple[Float[Array, " rows"], Float[Array, "rows targets"]]:
+    """Log density and mean of each row under the laws of all other rows (W4)."""
+    return mixture(network, x, noise_sd, key=key).left_out(y)
 
 
 def quantiles(

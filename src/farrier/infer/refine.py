@@ -50,6 +50,11 @@ ASCENT, ASCENT_RATE = 1_000, 0.02  # steps of Adam before a chain begins, and th
 FOLD_DRAWS = 100
 FEW_NODES = 4  # up to which a product is taken node by node
 WATCHED_ROWS = 100  # rows on which the mixing of predictions is judged
+# Chains have a core each. Loops of one that are spread over all cores wait for those of
+# the others: a gradient on its own took a third longer so.
+CHAIN_OPTIONS = COMPILER_OPTIONS | {
+    "xla_disable_hlo_passes": "cpu-parallel-task-assigner"
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -408,7 +413,7 @@ def _advance(
 
 
 _jit: Any = eqx.filter_jit
-advance = _jit(_advance, compiler_options=COMPILER_OPTIONS)
+advance = _jit(_advance, compiler_options=CHAIN_OPTIONS)
 
 
 @eqx.filter_jit

@@ -17,7 +17,13 @@ Chains under two noise models are weighed by rows that are left out of their dra
 
     p_r(y_i | x_i) = sum_s r_is p(y_i | x_i, theta_s) / sum_s r_is                  (W4)
 
-with the r_is of (P3).
+with the r_is of (P3), and their means m_r in the same way. Half of the weight is theirs
+by the number c_r of their chains, half is where density and mean are good together:
+
+    w = c / 2 + v / 2,   v = argmax sum_i weight_i ln sum_r v_r p_r(y_i | x_i)
+                             - 1/2 sum_t ln sum_i weight_i (y_it - sum_r v_r m_rit)^2
+
+with weights that sum to 1 here.                                                    (W5)
 """
 
 from collections.abc import Callable, Sequence
@@ -31,11 +37,12 @@ import jax.random as jr
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
+from scipy import optimize
 
 from ..model.drawn import DrawnNetwork
 from ..model.network import Network
 from .compact import Nodes, check_values, pick_draws
-from .predict import by_chunks, left_out_log_densities, noise_sds
+from .predict import by_chunks, left_out_scores, noise_sds
 from .refine import (
     Fit,
     Weigh,
@@ -51,6 +58,7 @@ from .train import Data
 
 STACKING_ROWS = 10_000
 SWEEPS = 1_000  # of the ascent to (W2)
+TINY = 1e-300  # a density that is no longer told from 0
 
 
 @dataclass(frozen=True)
@@ -106,15 +114,51 @@ def stacked_kinds(
     *,
     key: PRNGKeyArray,
 ) -> Float[np.ndarray, " kinds"]:
-    """Shares under which rows that are left out of the chains are most likely (W4)."""
+    """Half by the chains, half by rows that are left out of them (W4, W5)."""
+    even = by_chains(parts, chains, data, key=key)
     if len(parts) == 1:  # and classes have one noise model
-        return by_chains(parts, chains, data, key=key)
+        return even
     x, y, weight = _some_rows(data)
-    density = [
-        by_chunks(left_out_log_densities, part, (x, y), part.noise_sd, key=key)
+    scores = [
+        by_chunks(left_out_scores, part, (x, y), part.noise_sd, key=key)
         for part in parts
     ]
-    return stacking(np.asarray(density, float), weight)
+    density, mean = (np.asarray(part, float) for part in zip(*scores, strict=True))
+    return 0.5 * even + 0.5 * best_shares(density, mean, y.astype(float), weight)
+
+
+def best_shares(
+    log_density: Float[np.ndarray, "kinds rows"],
+    mean: Float[np.ndarray, "kinds rows targets"],
+    y: Float[np.ndarray, "rows targets"],
+    weight: Float[np.ndarray, " rows"],
+) -> Float[np.ndarray, " kinds"]:
+    """Those with the best log density - ln RMSE of a mixture (W5).
+
+    From equal shares, and from each kind alone: there may be more than one hill.
+    """
+    share = weight / weight.sum()
+    highest = log_density.max(axis=0)
+    density = np.exp(log_density - highest)
+
+    def score(v: Float[np.ndarray, " kinds"]) -> float:
+        error = y - np.einsum("k,krt->rt", v, mean)
+        ln_density = np.log(np.maximum(v @ density, TINY)) + highest
+        return float(share @ ln_density - 0.5 * np.log(share @ error**2).sum())
+
+    kinds = len(mean)
+    found = [
+        optimize.minimize(
+            lambda v: -score(v),
+            start,
+            method="SLSQP",
+            bounds=[(0, 1)] * kinds,
+            constraints={"type": "eq", "fun": lambda v: v.sum() - 1},
+        ).x
+        for start in (np.full(kinds, 1 / kinds), *np.eye(kinds))
+    ]
+    best = np.clip(max(found, key=score), 0, None)
+    return best / best.sum()
 
 
 class Weights(NamedTuple):
@@ -140,8 +184,8 @@ class Restarts:
         How many.
     weights
         "equal", or "stacked": those under which the rows of the fit are most likely.
-        Chains (`refine`) that begin at the fits have equal weights too, or those of
-        their noise models under which rows that are left out are most likely.
+        Chains (`refine`) that begin at the fits have equal weights too; or their noise
+        models have weights that lean to the one that tells more of rows left out.
     """
 
     count: int = 5
