@@ -11,6 +11,7 @@ from farrier import (
     Horseshoe,
     HorseshoeRegressor,
     RegularisedHorseshoe,
+    Restarts,
     presets,
 )
 from farrier.infer.refine import REFINEMENTS
@@ -36,10 +37,11 @@ def test_every_setting_is_an_argument_of_the_estimator():
 
 def test_each_chain_of_the_refined_recipe_has_a_fit_to_begin_at():
     settings = presets.refined(1_999)
-    assert settings["n_restarts"] == REFINEMENTS[settings["refine"]].chains
+    several = settings["n_restarts"]
+    assert several.count == REFINEMENTS[settings["refine"]].chains
     assert settings["prior"] == RegularisedHorseshoe(slab_scale=2.0)
     assert settings["likelihood"] == ("gaussian", "heteroscedastic")
-    assert settings["n_restarts"] == 4
+    assert several == Restarts(count=4, weights="stacked")
 
 
 def test_of_many_rows_the_refined_recipe_mixes_fits_of_the_default():

@@ -59,7 +59,7 @@ def test_recipe_of_small_and_large_tables():
     small = _recipes.estimator(uci_refined.FULL, "yacht", 277, 3)
     large = _recipes.estimator(uci_refined.FULL, "protein", 41_157, 0)
     assert (small.refine, large.refine) == ("mclmc", None)
-    assert (small.n_restarts, large.n_restarts) == (4, 3)
+    assert (small.n_restarts.count, large.n_restarts) == (4, 3)
     assert small.random_state == 3
     assert (small.hidden_layer_sizes, large.hidden_layer_sizes) == ((50,), (100,))
     assert _recipes.estimator(uci_default.FULL, "yacht", 277, 3).refine is None
