@@ -58,7 +58,7 @@ from .train import Data
 
 STACKING_ROWS = 10_000
 SWEEPS = 1_000  # of the ascent to (W2)
-TINY = 1e-300  # a density that is no longer told from 0
+TINY = 1e-300  # what is less is no longer told from 0
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,8 @@ def best_shares(
     def score(v: Float[np.ndarray, " kinds"]) -> float:
         error = y - np.einsum("k,krt->rt", v, mean)
         ln_density = np.log(np.maximum(v @ density, TINY)) + highest
-        return float(share @ ln_density - 0.5 * np.log(share @ error**2).sum())
+        square = np.maximum(share @ error**2, TINY)
+        return float(share @ ln_density - 0.5 * np.log(square).sum())
 
     kinds = len(mean)
     found = [
