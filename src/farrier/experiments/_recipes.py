@@ -110,10 +110,10 @@ def fit(config: Config, data: Path, name: str, numbers: range, work: Work) -> li
 
 def estimator(config: Config, name: str, rows: int, split: int) -> HorseshoeRegressor:
     """What the recipe makes for a table of so many rows."""
-    given: dict[str, Any] = {"max_iter": config.max_iter}
-    given |= RECIPES[config.recipe](rows)
     width = config.large_width if name in LARGE else config.width
-    return HorseshoeRegressor((width,), random_state=config.seed + split, **given)
+    given: dict[str, Any] = {"max_iter": config.max_iter}
+    given |= {"hidden_layer_sizes": (width,)} | RECIPES[config.recipe](rows)
+    return HorseshoeRegressor(random_state=config.seed + split, **given)
 
 
 def scores(model: HorseshoeRegressor, X: np.ndarray, y: np.ndarray) -> Row:
@@ -124,8 +124,8 @@ def scores(model: HorseshoeRegressor, X: np.ndarray, y: np.ndarray) -> Row:
         "crps": crps(model.sample_y(X, SCORE_DRAWS), y),
         "coverage": coverage(model, X, y, "calibrated"),
         POSTERIOR: coverage(model, X, y, "posterior"),
-        "nodes_on": model.widths_[0],
-        "width": model._built_widths[0],
+        "nodes_on": sum(model.widths_),
+        "width": sum(model._built_widths),
         "seconds": model.history_.seconds,
     }
     if hasattr(model, "sampling_"):

@@ -47,6 +47,10 @@ NEW = (
 )
 MOVING = f"{NEW[0]}, MCLMC"
 STACKED = f"{MOVING}, stacked"
+DEEP = (
+    "gelu, warm-up 0.8, both noises, 16 - 16 nodes, slab 2, 8 restarts of 3,000 steps, "
+    "MCLMC, stacked"
+)
 SAMPLED = {"refine": Nuts(candidates=50), "n_restarts": 4}
 SLAB = {"prior": RegularisedHorseshoe(slab_scale=1.0)}
 WIDER_SLAB = {"prior": RegularisedHorseshoe(slab_scale=2.0)}
@@ -74,6 +78,9 @@ OTHERS: dict[str, dict[str, Any]] = {
     MOVING: CHAINS | {"refine": Mclmc()},
     STACKED: CHAINS
     | {"refine": Mclmc(), "n_restarts": Restarts(count=4, weights="stacked")},
+    DEEP: CHAINS
+    | {"refine": Mclmc(chains=8, draws=200), "hidden_layer_sizes": (16, 16)}
+    | {"n_restarts": Restarts(count=8, weights="stacked"), "steps": 3_000},
     NEW[1]: SMOOTH | LONG_WARM_UP | BY_THE_ROW | {"n_restarts": 3},
     SHORT[0]: {"refine": "nuts-short"},
     SHORT[1]: {"refine": "nuts-short", "n_restarts": 2} | SLAB,
@@ -153,7 +160,8 @@ def estimator(
         batches = math.ceil(rows / BATCH) if rows > SMALL else 1
         given["max_iter"] = math.ceil(steps / batches)
     width = LARGE_WIDTH if name in LARGE else config.width
-    return HorseshoeRegressor((width,), random_state=config.seed + split, **given)
+    given = {"hidden_layer_sizes": (width,)} | given
+    return HorseshoeRegressor(random_state=config.seed + split, **given)
 
 
 def gain(rows: list[Row], name: str, candidate: str) -> list[float]:
