@@ -3,6 +3,8 @@
 import threading
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
@@ -82,9 +84,21 @@ def test_groups_hold_runs_of_one_form_and_use_every_core(monkeypatch):
     size = jobs[0].data.batch_size
     monkeypatch.setattr(parallel, "GROUP_SIZE", 2 * 3 * size)
     assert sorted(map(len, parallel._groups(jobs))) == [1, 1, 1, 1, 2, 2]
+    # Forms take turns, so that two programs are compiled side by side.
+    forms = [group[0] % 2 for group in parallel._groups(jobs)]
+    assert forms == [0, 1, 0, 1, 1, 1]
     # Another budget is another number of steps in a record: another program.
     other = [job_of(0), job_of(1, steps=4_000)]
     assert parallel._groups(other) == [[0], [1]]
+
+
+def test_threads_keep_the_order_and_the_precision():
+    type_of = lambda number: (number, jnp.ones(()).dtype)
+    for double in (False, True):
+        with jax.enable_x64(double):
+            expected = [type_of(number) for number in range(5)]
+            assert parallel.in_threads(type_of, range(5)) == expected
+    assert parallel.in_threads(type_of, []) == []
 
 
 def test_runs_that_fill_all_cores_go_one_after_the_other(monkeypatch):

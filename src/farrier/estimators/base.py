@@ -47,7 +47,15 @@ from ..infer.freeze import can_fix, fixed, form_of_fixed
 from ..infer.parallel import train_many
 from ..infer.placement import current
 from ..infer.processes import check_same, file_of_first, from_first, is_first, together
-from ..infer.refine import REFINEMENTS, AbstractRefinement, Fit, Sampling, refine
+from ..infer.refine import (
+    REFINEMENTS,
+    AbstractRefinement,
+    Fit,
+    Sampling,
+    each_of,
+    kinds_of,
+    refine,
+)
 from ..infer.restarts import WEIGHTS, Restart, Restarts, mixed
 from ..infer.shrink import can_shrink, could_pay, shrunk
 from ..infer.stream import LANES, Held, Part, Source, Stream
@@ -111,6 +119,16 @@ Callback: TypeAlias = Callable[[float, History], None]
 
 
 Method = TypeVar("Method", bound=Callable)
+
+
+def batch_of(rows: int) -> int:
+    """Rows in one step where nothing else is asked."""
+    return rows if rows <= SMALL else BATCH
+
+
+def passes_of(steps: int, rows: int) -> int:
+    """Passes over so many rows that have at least so many steps."""
+    return math.ceil(steps / math.ceil(rows / batch_of(rows)))
 
 
 def by_pieces(method: Method) -> Method:
@@ -490,8 +508,9 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
     def _fits_of(self, runs: list[Run]) -> list[Fit]:
         """The posterior of each run, and what it says of its nodes."""
         networks = [run.state.result for run in runs]
-        others = [(network, self._nodes_of(network)) for network in networks[1:]]
-        return [(networks[0], self._nodes), *others]
+        find = lambda n: self._nodes_of(networks[n]) if n else self._nodes
+        nodes = each_of(find, kinds_of(networks), compiles=True)
+        return [*zip(networks, nodes, strict=True)]
 
     def _mix(self, data: Rows, runs: list[Run], fits: list[Fit]) -> None:
         """Put a mixture of all fits in the place of the best one (W1)."""
@@ -759,7 +778,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         """Settings of the training for so many rows."""
         batch_size: Any = self.batch_size
         if batch_size == "auto":
-            batch_size = rows if rows <= SMALL else BATCH
+            batch_size = batch_of(rows)
         elif not isinstance(batch_size, Integral) or batch_size < 1:
             raise ValueError(
                 "`batch_size` must be 'auto' or a whole number from 1, got "

@@ -23,7 +23,7 @@ import numpy as np
 from .. import datasets, presets
 from ..core.priors import RegularisedHorseshoe
 from ..estimators import HorseshoeRegressor
-from ..estimators.base import BATCH, SMALL
+from ..estimators.base import passes_of
 from ..infer.refine import Mclmc, Nuts
 from ..infer.restarts import Restarts
 from ..plots import Axes, Figure, legend_below, new_figure
@@ -157,8 +157,7 @@ def estimator(
     """A candidate for a set of so many rows."""
     given: dict[str, Any] = {"max_iter": config.max_iter} | CANDIDATES[candidate]
     if (steps := given.pop("steps", None)) is not None:
-        batches = math.ceil(rows / BATCH) if rows > SMALL else 1
-        given["max_iter"] = math.ceil(steps / batches)
+        given["max_iter"] = passes_of(steps, rows)
     width = LARGE_WIDTH if name in LARGE else config.width
     given = {"hidden_layer_sizes": (width,)} | given
     return HorseshoeRegressor(random_state=config.seed + split, **given)

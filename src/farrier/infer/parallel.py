@@ -6,6 +6,7 @@ threads as there are cores. A run on its own has the bits of `train`; in a group
 are rounded in another order.
 """
 
+import itertools
 import os
 import threading
 import time
@@ -14,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import replace
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -43,6 +44,9 @@ GROUP_SIZE = 2**14  # activations of one step of a group: a few such arrays fit 
 FILLS = 2**17
 # A group shuffles its rows in every step, not once a pass: vmap takes both branches.
 MOST_SHUFFLED = 1_024
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @compiled
@@ -79,19 +83,18 @@ def train_many(
         if stop.is_set():
             raise KeyboardInterrupt
 
-    double = jnp.result_type(float) == jnp.float64  # a thread starts with the default
-
     def work(members: list[int]) -> list[Run]:
         if stop.is_set():
             return [_interrupted(jobs[i].run) for i in members]
-        with jax.enable_x64(double):
-            if len(members) == 1:
-                (index,) = members
-                return [train(jobs[index], lambda run: watch(index, run))]
-            return _train_group([jobs[i] for i in members], members, watch)
+        if len(members) == 1:
+            (index,) = members
+            return [train(jobs[index], lambda run: watch(index, run))]
+        return _train_group([jobs[i] for i in members], members, watch)
 
+    work_here = as_here(work)
     with ThreadPoolExecutor(_workers(jobs)) as pool:
-        waiting = {pool.submit(work, members): members for members in _groups(jobs)}
+        groups = _groups(jobs)
+        waiting = {pool.submit(work_here, members): members for members in groups}
         try:
             while waiting:
                 try:
@@ -116,6 +119,23 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+def as_here(work: Callable[[Item], Result]) -> Callable[[Item], Result]:
+    """The work with the precision of this thread, since a new one has the default."""
+    double = jnp.result_type(float) == jnp.float64
+
+    def same(item: Item) -> Result:
+        with jax.enable_x64(double):
+            return work(item)
+
+    return same
+
+
+def in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """What the work on each item returns, one on each core at a time."""
+    with ThreadPoolExecutor(max(1, min(len(items), cores()))) as pool:
+        return list(pool.map(as_here(work), items))
+
+
 def _activations(job: Job) -> int:
     """Of the widest layer, in one step."""
     return job.data.batch_size * max(job.run.state.network.widths)
@@ -127,11 +147,14 @@ def _workers(jobs: Sequence[Job]) -> int:
 
 
 def _groups(jobs: Sequence[Job]) -> list[list[int]]:
-    """Numbers of the jobs that go together."""
+    """Numbers of the jobs that go together.
+
+    Forms take turns, so that the programs of two are compiled side by side.
+    """
     alike: dict[Hashable, list[int]] = defaultdict(list)
     for index, job in enumerate(jobs):
         alike[_form(job)].append(index)
-    groups = []
+    by_form = []
     for members in alike.values():
         first = jobs[members[0]]
         size = max(1, GROUP_SIZE // _activations(first))
@@ -139,8 +162,9 @@ def _groups(jobs: Sequence[Job]) -> list[list[int]]:
         size = size if first.data.shuffled <= MOST_SHUFFLED else 1
         # Not so large that a core has nothing to do.
         size = min(size, -(-len(members) // cores()))
-        groups += [members[i : i + size] for i in range(0, len(members), size)]
-    return groups
+        by_form.append([members[i : i + size] for i in range(0, len(members), size)])
+    turns = itertools.zip_longest(*by_form)
+    return [members for turn in turns for members in turn if members is not None]
 
 
 def _form(job: Job) -> Hashable:

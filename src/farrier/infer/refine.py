@@ -17,10 +17,9 @@ import abc
 import math
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from numbers import Integral
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias
 
 import equinox as eqx
 import jax
@@ -40,7 +39,7 @@ from ..model.network import ACTIVATIONS, Network, SampledNetwork
 from .compact import FOLD_ROWS, Nodes, activations, drop, silence
 from .freeze import is_normal
 from .moves import AbstractMoves, Chain, MclmcMoves, NutsMoves, Trace, mixing
-from .parallel import cores
+from .parallel import Result, in_threads
 from .train import COMPILER_OPTIONS, Data, adam, round_up
 
 CHUNK = 25  # iterations of a chain between two looks at the clock
@@ -212,7 +211,6 @@ class LayerPoint(eqx.Module):
     log_inputs: dict[str, Float[Array, "..."]] = eqx.field(default_factory=dict)
 
 
-Result = TypeVar("Result")
 Fit = tuple[Network, Nodes]  # a variational posterior, and what it says of its nodes
 Point = tuple[LayerPoint, ...]  # one for each layer, the output last
 # From draws under each noise model, numbers of chains, rows and a key: the shares.
@@ -514,7 +512,7 @@ def refine(
     create = lambda number: jax.tree.map(
         np.asarray, _first(targets[number], method.moves, key=keys[number])
     )
-    chains = _each(create, kinds, compiles=True)
+    chains = each_of(create, kinds, compiles=True)
     watched = few[:: -(-len(few) // WATCHED_ROWS)]
     traces: list[list[Trace]] = []
     outputs: list[np.ndarray] = []
@@ -530,10 +528,15 @@ def refine(
     if not traces:
         return None
     joined = [_joined(traces, members) for members in kinds]
-    parts = [
-        _drawn(targets[members[0]], np.asarray(trace.point), method.kept, key=key_noise)
-        for members, trace in zip(kinds, joined, strict=True)
-    ]
+    parts = in_threads(
+        lambda number: _drawn(
+            targets[kinds[number][0]],
+            np.asarray(joined[number].point),
+            method.kept,
+            key=key_noise,
+        ),
+        range(len(kinds)),
+    )
     chains_of = np.array([len(members) for members in kinds])
     shares = weigh(parts, chains_of, data, key=key_noise)
     most = min(p.draws / s for p, s in zip(parts, shares, strict=True) if s > 0)
@@ -611,32 +614,25 @@ def _iterations(
 
     for done in range(CHUNK, method.iterations + 1, CHUNK):
         try:
-            both = _each(work, kinds, compiles=done == CHUNK)
+            both = each_of(work, kinds, compiles=done == CHUNK)
         except KeyboardInterrupt:
             return
         chains, found = (list(part) for part in zip(*both, strict=True))
         yield done, found
 
 
-def _each(
+def each_of(
     work: Callable[[int], Result], kinds: list[list[int]], *, compiles: bool
 ) -> list[Result]:
-    """What the work on each chain returns, in threads, one on each core.
+    """What the work on each chain or fit returns, by its number, one on each core.
 
-    Where it `compiles`, one chain of each kind goes first: the others find a program.
+    Where it `compiles`, one of each kind goes first: the others find a program.
     """
-    double = jnp.result_type(float) == jnp.float64  # a thread starts with the default
-
-    def one(number: int) -> Result:
-        with jax.enable_x64(double):
-            return work(number)
-
     numbers = sorted(number for members in kinds for number in members)
     first = [members[0] for members in kinds] if compiles else []
     others = [number for number in numbers if number not in first]
-    with ThreadPoolExecutor(min(len(numbers), cores())) as pool:
-        done = dict(zip(first, pool.map(one, first), strict=True))
-        done |= zip(others, pool.map(one, others), strict=True)
+    done = dict(zip(first, in_threads(work, first), strict=True))
+    done |= zip(others, in_threads(work, others), strict=True)
     return [done[number] for number in numbers]
 
 
