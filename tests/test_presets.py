@@ -1,6 +1,7 @@
 """Settings with a name."""
 
 import inspect
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -14,7 +15,6 @@ from farrier import (
     Restarts,
     presets,
 )
-from farrier.infer.refine import REFINEMENTS
 
 
 def test_the_paper_uses_what_it_says():
@@ -38,10 +38,25 @@ def test_every_setting_is_an_argument_of_the_estimator():
 def test_each_chain_of_the_refined_recipe_has_a_fit_to_begin_at():
     settings = presets.refined(1_999)
     several = settings["n_restarts"]
-    assert several.count == REFINEMENTS[settings["refine"]].chains
+    assert several.count == settings["refine"].chains
     assert settings["prior"] == RegularisedHorseshoe(slab_scale=2.0)
     assert settings["likelihood"] == ("gaussian", "heteroscedastic")
-    assert several == Restarts(count=4, weights="stacked")
+    assert several == Restarts(count=8, weights="stacked")
+
+
+@pytest.mark.parametrize(("rows", "passes"), [(200, 3_000), (1_999, 750)])
+def test_fits_of_the_refined_recipe_have_3000_steps(rows, passes):
+    """Up to 1024 rows a step sees all of them, else 512: four steps in a pass here."""
+    settings = presets.refined(rows)
+    assert settings["max_iter"] == passes
+    assert HorseshoeRegressor(**settings)._config(rows).steps == 3_000
+
+
+def test_the_refined_network_has_no_more_weights_than_one_layer_of_50():
+    """Of six columns, as yacht's; there are fewer where there are more columns."""
+    nodes = (6, *presets.refined(300)["hidden_layer_sizes"], 1)
+    weights = sum((a + 1) * b for a, b in pairwise(nodes))
+    assert weights <= 7 * 50 + 51
 
 
 def test_of_many_rows_the_refined_recipe_mixes_fits_of_the_default():
