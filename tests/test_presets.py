@@ -49,6 +49,7 @@ def test_fits_of_the_refined_recipe_have_3000_steps(rows, passes):
     """Up to 1024 rows a step sees all of them, else 512: four steps in a pass here."""
     settings = presets.refined(rows)
     assert settings["max_iter"] == passes
+    assert presets.refined(0)["max_iter"] == 3_000  # the estimator says what is wrong
     assert HorseshoeRegressor(**settings)._config(rows).steps == 3_000
 
 

@@ -121,14 +121,13 @@ Callback: TypeAlias = Callable[[float, History], None]
 Method = TypeVar("Method", bound=Callable)
 
 
-def batch_of(rows: int) -> int:
-    """Rows in one step where nothing else is asked."""
-    return rows if rows <= SMALL else BATCH
-
-
 def passes_of(steps: int, rows: int) -> int:
-    """Passes over so many rows that have at least so many steps."""
-    return math.ceil(steps / math.ceil(rows / batch_of(rows)))
+    """Passes over so many rows, in batches of the default, with so many steps or more.
+
+    Or none yet: settings may be made before there are rows.
+    """
+    batches = 1 if rows <= SMALL else math.ceil(rows / BATCH)
+    return math.ceil(steps / batches)
 
 
 def by_pieces(method: Method) -> Method:
@@ -778,7 +777,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         """Settings of the training for so many rows."""
         batch_size: Any = self.batch_size
         if batch_size == "auto":
-            batch_size = batch_of(rows)
+            batch_size = rows if rows <= SMALL else BATCH
         elif not isinstance(batch_size, Integral) or batch_size < 1:
             raise ValueError(
                 "`batch_size` must be 'auto' or a whole number from 1, got "
