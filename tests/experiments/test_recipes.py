@@ -11,6 +11,7 @@ from farrier import TrainingWarning, datasets
 from farrier.experiments import _recipes, choose, uci_default, uci_refined
 from farrier.experiments._harness import where
 from farrier.experiments.published import HORSESHOE, SPLITS, VMG_ORIGINAL
+from farrier.infer.refine import Mclmc
 
 
 def made_rows(name, rmse, density, coverage=0.9, **more):
@@ -58,7 +59,7 @@ def test_a_part_goes_by_the_defaults_too():
 def test_recipe_of_small_and_large_tables():
     small = _recipes.estimator(uci_refined.FULL, "yacht", 277, 3)
     large = _recipes.estimator(uci_refined.FULL, "protein", 41_157, 0)
-    assert (small.refine.name, large.refine) == ("mclmc", None)
+    assert (small.refine, large.refine) == (Mclmc(chains=8, draws=200), None)
     assert (small.n_restarts.count, large.n_restarts) == (8, 3)
     assert small.random_state == 3
     assert (small.hidden_layer_sizes, large.hidden_layer_sizes) == ((16, 16), (100,))
