@@ -23,10 +23,11 @@ PLAIN: dict[str, Any] = {
 def refined(rows: int) -> dict[str, Any]:
     """Our recipe for the best predictions from a table of so many rows.
 
-    Of few rows, two layers of 16 nodes: no more weights than one of 50, and better. A
-    short fit is where each chain begins that samples the exact posterior; every other
-    one has equal noise, and the two noise models are weighed by rows that are left out
-    (W5). A slab keeps the scales of nodes from growing where few rows speak against it.
+    Of few rows, two layers of 16 nodes: from six columns on no more weights than one of
+    50, and better. A short fit is where each chain begins that samples the exact
+    posterior; every other one has equal noise, and the two noise models are weighed by
+    rows that are left out (W5). A slab keeps the scales of nodes from growing where few
+    rows speak against it.
     Of many rows, a mixture of fits of the default network. It was chosen on training
     rows of the UCI tables (`farrier reproduce choose`).
     """
