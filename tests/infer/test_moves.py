@@ -7,9 +7,18 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from blackjax.mcmc.integrators import partially_refresh_momentum
 from jax import lax
 
-from farrier.infer.moves import Chain, MclmcMoves, NutsMoves, StepSize, Trace, relaxed
+from farrier.infer.moves import (
+    Chain,
+    MclmcMoves,
+    NutsMoves,
+    StepSize,
+    Trace,
+    relaxed,
+    turned,
+)
 
 SD = np.geomspace(0.05, 5, 20)
 ADAPTING = jnp.ones((), bool)
@@ -64,6 +73,17 @@ def test_directions_are_forgotten_over_the_length_that_is_said(getkey):
     expected = np.exp(-(d - 1) * lag * size / (d * d**0.5))
     error = parts.std(ddof=1) / np.sqrt(20)
     assert abs(parts.mean() - expected) < 5 * error
+
+
+def test_directions_turn_as_those_of_blackjax(getkey):
+    """(H6), which halves a step: with its noise, and with none."""
+    key, u = getkey(), np.random.default_rng(0).normal(size=7)
+    u, noise = jnp.asarray(u / np.linalg.norm(u)), jr.normal(key, (7,))
+    with relaxed():
+        expected = partially_refresh_momentum(u, key, 0.4, jnp.sqrt(7.0))
+    found = turned(u, noise, jnp.asarray(0.8))
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    np.testing.assert_allclose(turned(u, noise, jnp.zeros(())), u, rtol=1e-10)
 
 
 @pytest.mark.parametrize("energy", [0.01, 5e-4])

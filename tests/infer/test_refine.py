@@ -145,9 +145,11 @@ def test_chains_begin_at_draws_of_the_variational_posterior(form, getkey):
 def test_ascent_goes_up(getkey):
     target = made(key=getkey())
     flat, unravel = ravel_pytree(start_of(target.network, key=getkey()))
-    higher = ascended(target, flat)
-    before, after = (target.log_density(unravel(v)) for v in (flat, higher))
-    assert after > before + 10
+    higher, value, gradient = ascended(target, flat)
+    density = lambda v: target.log_density(unravel(v))
+    assert value > density(flat) + 10
+    np.testing.assert_allclose(value, density(higher), rtol=1e-10)
+    np.testing.assert_allclose(gradient, jax.grad(density)(higher), atol=1e-8)
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,11 @@ from ..infer.refine import (
     AbstractRefinement,
     Fit,
     Sampling,
+    Start,
     each_of,
     kinds_of,
     refine,
+    samples_all,
 )
 from ..infer.restarts import WEIGHTS, Restart, Restarts, mixed
 from ..infer.shrink import can_shrink, could_pay, shrunk
@@ -490,12 +492,15 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
                 self._mix(data, kept, self._fits_of(kept))
             self._warn_of_widths()
             return self
-        fits = self._fits_of(kept)
-        self._warn_of_widths()
+        networks = [run.state.result for run in kept]
+        fits: list[Start] = [(network, None) for network in networks]
+        if not samples_all(method, networks):
+            fits = [*self._fits_of(kept)]
+            self._warn_of_widths()
         per_chain = self._sample(data, method, fits, callback)
         if per_chain is None:
             if len(runs) > 1:
-                self._mix(data, kept, fits)
+                self._mix(data, kept, self._fits_of(kept))
         elif len(runs) > 1:  # each fit has the share of the chains that began at it
             begun = np.arange(method.chains) % len(fits)
             shares = np.bincount(begun, per_chain, minlength=len(fits))
@@ -526,11 +531,16 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         self.__dict__.pop("_node_report", None)
 
     def _tell_restarts(
-        self, runs: list[Run], fits: list[Fit], weights: np.ndarray
+        self, runs: list[Run], fits: Sequence[Start], weights: np.ndarray
     ) -> None:
         """Keep what there is to say of each of several fits."""
         self.restarts_ = tuple(
-            Restart(_last_bound(run), float(weight), nodes.widths, fit.likelihood.name)
+            Restart(
+                _last_bound(run),
+                float(weight),
+                nodes.widths if nodes else (),
+                fit.likelihood.name,
+            )
             for run, weight, (fit, nodes) in zip(runs, weights, fits, strict=True)
         )
 
@@ -538,7 +548,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         self,
         data: Rows,
         method: AbstractRefinement,
-        fits: list[Fit],
+        fits: list[Start],
         callback: Callback | None,
     ) -> np.ndarray | None:
         """Put draws of the exact posterior in the place of the variational one.

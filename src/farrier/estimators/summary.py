@@ -147,12 +147,12 @@ def _training(history: History) -> str:
 def _restarts(model: NetworkEstimator) -> str:
     """Bound, weight and widths of each fit, and its noise where they differ in it."""
     differ = len({r.likelihood for r in model.restarts_}) > 1
-    each = [
-        f"{r.bound / model._rows_seen:.3f} (weight {r.weight:.2f}, "
-        f"{' and '.join(map(str, r.widths))} nodes on"
-        f"{f', {r.likelihood}' if differ else ''})"
-        for r in model.restarts_
-    ]
+    each = []
+    for r in model.restarts_:
+        told = [f"weight {r.weight:.2f}"]
+        told += [f"{' and '.join(map(str, r.widths))} nodes on"] if r.widths else []
+        told += [r.likelihood] if differ else []
+        each.append(f"{r.bound / model._rows_seen:.3f} ({', '.join(told)})")
     return f"{len(each)} fits of bound {', '.join(each)}"
 
 

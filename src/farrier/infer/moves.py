@@ -9,9 +9,13 @@ coordinates of unit variance, pulled by the gradient and turned at random,
     dz = u dt,   du = (1 - u u') (grad ln p(z) / (d - 1) dt + sqrt(2 / (d L)) dW),
     |u| = 1,   L = sqrt(d)                                                          (H4)
 
-which leaves the posterior as it is. Steps of finite size eps do not quite, and none is
-refused: the energy, that would stay the same, changes by dE. The size is adapted so
-that this is little,
+which leaves the posterior as it is. A step of size eps is that of an integrator between
+two halves of the noise,
+
+    u <- v / |v|,   v = u + sqrt((exp(eps / L) - 1) / d) z,   z ~ N(0, 1)           (H6)
+
+Such a step does not quite leave it so, and none is refused: the energy, that would stay
+the same, changes by dE. The size is adapted so that this is little,
 
     E[dE^2] / d = energy,  since E[dE^2] grows as eps^6:
     eps = (mean of w dE^2 / (d energy eps^6) / mean of w)^(-1/6),
@@ -21,6 +25,7 @@ over the last 150 steps or so: w is small for steps that tell little of the righ
 """
 
 import abc
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,8 +40,11 @@ import numpy as np
 from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
 from blackjax.adaptation.step_size import dual_averaging_adaptation
 from blackjax.diagnostics import effective_sample_size, potential_scale_reduction
+from blackjax.mcmc.integrators import isokinetic_mclachlan
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from ..core.random import normals
 
 FIRST_STEP = 0.01
 ACCEPTANCE = 0.8
@@ -198,6 +206,15 @@ class StepSize(eqx.Module):
         return StepSize(size, ratio, weight, longest)
 
 
+def turned(
+    u: Float[Array, " d"], noise: Float[Array, " d"], size: Float[Array, ""]
+) -> Float[Array, " d"]:
+    """The direction after the noise of half a step of this size (H6)."""
+    d = len(u)
+    moved = u + jnp.sqrt(jnp.expm1(size / math.sqrt(d)) / d) * noise
+    return moved / jnp.linalg.norm(moved)
+
+
 @dataclass(frozen=True)
 class MclmcMoves(AbstractMoves):
     """So many steps (H4) in each iteration, of a size that keeps the energy (H5)."""
@@ -218,24 +235,29 @@ class MclmcMoves(AbstractMoves):
         adapting: Bool[Array, ""],
         key: PRNGKeyArray,
     ) -> tuple[PyTree, PyTree, Trace]:
-        kernel = blackjax.mclmc.build_kernel()
         unknowns = len(chain.inverse_mass)
+        onwards = isokinetic_mclachlan(density, chain.inverse_mass)
+        # All noise of the iteration in one loop. A kernel of BlackJAX draws four times
+        # in each step, which took as long as the gradients of a small network.
+        noise = normals(jnp.arange(self.steps), jnp.arange(unknowns), key=key)
 
         def one(
-            carry: tuple[PyTree, StepSize], key_step: PRNGKeyArray
+            carry: tuple[PyTree, StepSize], noise: tuple[Array, Array]
         ) -> tuple[tuple[PyTree, StepSize], Bool[Array, ""]]:
             state, step = carry
-            size, turn = step.size, np.sqrt(unknowns)
-            state, info = kernel(
-                key_step, state, density, chain.inverse_mass, turn, size
-            )
-            excess = info.energy_change**2 / (unknowns * self.energy)
-            new = step.after(excess, info.nonans)
-            step = jax.tree.map(lambda a, b: jnp.where(adapting, a, b), new, step)
-            return (state, step), ~info.nonans
+            new = state._replace(momentum=turned(state.momentum, noise[0], step.size))
+            new, kinetic = onwards(new, step.size)
+            new = new._replace(momentum=turned(new.momentum, noise[1], step.size))
+            change = kinetic - new.logdensity + state.logdensity
+            fine = jnp.isfinite(change + (new.position + new.logdensity_grad).sum())
+            back = state._replace(momentum=-state.momentum)
+            state = jax.tree.map(lambda a, b: jnp.where(fine, a, b), new, back)
+            after = step.after(change**2 / (unknowns * self.energy), fine)
+            step = jax.tree.map(lambda a, b: jnp.where(adapting, a, b), after, step)
+            return (state, step), ~fine
 
         start: Any = chain.state, chain.step
-        (state, step), lost = lax.scan(one, start, jr.split(key, self.steps))
+        (state, step), lost = lax.scan(one, start, noise)
         gradients = jnp.asarray(2 * self.steps, jnp.int32)  # two in each step
         trace = Trace(state.position, jnp.ones(()), gradients, lost.any())
         return state, step, trace

@@ -29,8 +29,9 @@ import numpy as np
 from jax import lax
 from jax.flatten_util import ravel_pytree
 from jax.scipy.stats import norm
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from ..core.families import Gamma
 from ..core.scales import Scale
 from ..core.weights import Centred, Mixed
 from ..model.drawn import DrawnNetwork
@@ -212,6 +213,7 @@ class LayerPoint(eqx.Module):
 
 
 Fit = tuple[Network, Nodes]  # a variational posterior, and what it says of its nodes
+Start = tuple[Network, Nodes | None]  # where chains sample all nodes, it need not say
 Point = tuple[LayerPoint, ...]  # one for each layer, the output last
 # From draws under each noise model, numbers of chains, rows and a key: the shares.
 Weigh: TypeAlias = Callable[..., Float[np.ndarray, " kinds"]]
@@ -360,28 +362,30 @@ def _drawn_scales(
 
 def ascended(
     target: Target, flat: Float[Array, " unknowns"]
-) -> Float[Array, " unknowns"]:
-    """The point after a thousand steps of Adam up the log density.
+) -> tuple[Float[Array, " unknowns"], Float[Array, ""], Float[Array, " unknowns"]]:
+    """The point after a thousand steps of Adam up the log density; that, its gradient.
 
     A variational posterior is too narrow, and has switched off what the exact one still
     uses a little. Chains that begin there take long to find that; from here they are
     among likely networks at once.
     """
     unravel, optimiser = target.unravel(), adam()
-    loss = lambda v: -target.log_density(unravel(v))
+    density = jax.value_and_grad(lambda v: target.log_density(unravel(v)))
 
-    def step(carry: tuple[Array, PyTree], i: Int[Array, ""]) -> tuple[tuple, None]:
-        flat, state = carry
+    def step(carry: tuple, i: Int[Array, ""]) -> tuple[tuple, None]:
+        flat, state, *_ = carry
+        value, gradient = density(flat)
         update: Any
         with jax.numpy_dtype_promotion("standard"):
-            update, state = optimiser.update(jax.grad(loss)(flat), state, flat)
+            update, state = optimiser.update(-gradient, state, flat)
         done = i.astype(flat.dtype) / ASCENT
         rate = ASCENT_RATE * 0.5 * (1 + jnp.cos(jnp.pi * done))
-        return (flat - rate * update, state), None
+        return (flat - rate * update, state, value, gradient), None
 
-    start = (flat, optimiser.init(flat))
-    (flat, _), _ = lax.scan(step, start, jnp.arange(ASCENT))
-    return flat
+    # One more step, which goes nowhere: its rate is 0.
+    start = (flat, optimiser.init(flat), jnp.zeros(()), jnp.zeros_like(flat))
+    (flat, _, value, slope), _ = lax.scan(step, start, jnp.arange(ASCENT + 1))
+    return flat, value, slope
 
 
 # -- chains ---------------------------------------------------------------------------
@@ -390,9 +394,11 @@ def ascended(
 @eqx.filter_jit
 def _first(target: Target, moves: AbstractMoves, *, key: PRNGKeyArray) -> Chain:
     """A chain before its first iteration, near a draw of the target's network."""
-    flat, unravel = ravel_pytree(start_of(target.network, key=key))
-    density = lambda v: target.log_density(unravel(v))
-    return moves.first(ascended(target, flat), density, key=key)
+    flat, _ = ravel_pytree(start_of(target.network, key=key))
+    flat, value, gradient = ascended(target, flat)
+    # All that the first point asks of a density, without the density once more.
+    line = lambda v: value + gradient @ (v - flat)
+    return moves.first(flat, line, key=key)
 
 
 def _advance(
@@ -437,9 +443,15 @@ def window_ends(warm_up: int) -> set[int]:
 # -- the whole of it ------------------------------------------------------------------
 
 
+def samples_all(method: AbstractRefinement, networks: Sequence[Network]) -> bool:
+    """Whether all nodes of all networks are sampled, so that none has to be chosen."""
+    widths = {network.widths for network in networks}
+    return len(widths) == 1 and max(*widths.pop(), 0) <= method.candidates
+
+
 def candidates(
     network: Network,
-    nodes: Nodes,
+    nodes: Nodes | None,
     counts: tuple[int, ...],
     x: Float[Array, "rows d_in"],
     *,
@@ -449,6 +461,8 @@ def candidates(
 
     The others are folded into the rest (C1).
     """
+    if nodes is None:
+        return network
     keep = best_nodes(nodes, counts)
     if all(kept.all() for kept in keep):
         return network
@@ -466,19 +480,21 @@ def best_nodes(nodes: Nodes, counts: tuple[int, ...]) -> tuple[np.ndarray, ...]:
     return tuple(keep)
 
 
-def counts_of(fits: Sequence[Fit], least: int) -> tuple[int, ...]:
+def counts_of(fits: Sequence[Start], least: int) -> tuple[int, ...]:
     """Nodes of each layer that fits keep: `least`, or more where one has more on.
 
-    Where the posterior ties the nodes of a layer to each other, all stay.
+    Where nodes have no scores, or the posterior ties those of a layer to each other,
+    all stay.
     """
-    if not all(is_normal(network) for network, _ in fits):
+    scored = [nodes.widths for network, nodes in fits if nodes and is_normal(network)]
+    if len(scored) < len(fits):
         return fits[0][0].widths
-    on = np.max([nodes.widths for _, nodes in fits], axis=0).tolist()
+    on = np.max(scored, axis=0).tolist()
     return tuple(max(least, round_up(count)) for count in on)
 
 
 def refine(
-    fits: Sequence[Fit],
+    fits: Sequence[Start],
     data: Data,
     method: AbstractRefinement,
     after_chunk: Callable[[int], None] = lambda done: None,
@@ -522,7 +538,9 @@ def refine(
         after_chunk(done)
         if done > _chunks(method.warm_up):
             traces.append(found)
-            outputs.append(_watched(targets, found, watched))
+            compiles = not outputs
+            seen = _watched(targets, found, kinds, watched, compiles=compiles)
+            outputs.append(seen)
             if _is_enough(outputs, kinds, method):
                 break
     if not traces:
@@ -646,17 +664,22 @@ def _joined(traces: list[list[Trace]], members: list[int]) -> Trace:
 
 
 def _watched(
-    targets: list[Target], found: list[Trace], rows: Float[Array, "few d_in"]
+    targets: list[Target],
+    found: list[Trace],
+    kinds: list[list[int]],
+    rows: Float[Array, "few d_in"],
+    *,
+    compiles: bool,
 ) -> np.ndarray:
     """Predictions by the draws of one chunk on a few rows: chains x draws x the rest.
 
     Means of targets, or the outputs of classes.
     """
     seen = targets[0].network.likelihood.targets or None
-    outputs = [
-        np.asarray(_outputs(target, jnp.asarray(trace.point), rows), float)
-        for target, trace in zip(targets, found, strict=True)
-    ]
+    of_chain = lambda number: np.asarray(
+        _outputs(targets[number], jnp.asarray(found[number].point), rows), float
+    )
+    outputs = each_of(of_chain, kinds, compiles=compiles)
     return np.stack([each[..., :seen].reshape(len(each), -1) for each in outputs])
 
 
@@ -684,12 +707,15 @@ def _drawn(
     flat = points.reshape(-1, points.shape[-1])
     numbers = np.linspace(0, len(flat) - 1, min(kept, len(flat)))
     some = jnp.asarray(flat[numbers.round().astype(int)])
-    kernels, biases, scales, noise_sd = _networks(target, some, key=key)
+    kernels, biases, scales, law = _networks(target, some)
+    # On the host: XLA takes longer to compile a gamma variate than all of the rest.
+    generator = np.random.default_rng(np.asarray(jr.key_data(key)))
+    gamma = generator.standard_gamma(law.shape) * np.exp(-np.asarray(law.log_rate))
     return DrawnNetwork(
         kernels,
         biases,
         scales,
-        noise_sd,
+        jnp.asarray(gamma**-0.5, float),
         target.network.likelihood,
         target.network.activation,
     )
@@ -705,20 +731,19 @@ def _outputs(
 
 @eqx.filter_jit
 def _networks(
-    target: Target, points: Float[Array, "draws unknowns"], *, key: PRNGKeyArray
-) -> tuple[tuple[Array, ...], tuple[Array, ...], dict[str, Array], Array]:
-    """For each draw its weights, its scales, and a draw of its noise (H2)."""
+    target: Target, points: Float[Array, "draws unknowns"]
+) -> tuple[tuple[Array, ...], tuple[Array, ...], dict[str, Array], Gamma]:
+    """For each draw its weights, its scales, and the law of its noise (H2)."""
     likelihood, unravel = target.network.likelihood, target.unravel()
     names = target.network.named_layers()
 
-    def one(draw: tuple[Array, PRNGKeyArray]) -> tuple:
-        flat, key_draw = draw
+    def one(flat: Float[Array, " unknowns"]) -> tuple:
         point = unravel(flat)
         network = target.sampled(point)
         f = network(target.x)
-        gamma = likelihood.precision_given(target.y, f, target.weight)
+        law = likelihood.precision_given(target.y, f, target.weight)
         # One more entry: `lax.map` takes no array without any, as that of classes is.
-        noise_sd = jnp.pad(gamma.sample(key=key_draw) ** -0.5, (0, 1))
+        law = jax.tree.map(lambda v: jnp.pad(v, (0, 1)), law)
         scales = {
             f"{name}_{scale}": jnp.exp(value)
             for name, each in zip(names, point, strict=True)
@@ -726,8 +751,7 @@ def _networks(
         }
         of_inputs = point[0].log_inputs.items()
         scales |= {f"inputs_{name}": jnp.exp(value) for name, value in of_inputs}
-        return network.kernels, network.biases, scales, noise_sd
+        return network.kernels, network.biases, scales, law
 
-    keys = jr.split(key, len(points))
-    *found, noise_sd = lax.map(one, (points, keys), batch_size=4)
-    return *found, noise_sd[:, :-1]
+    *found, law = lax.map(one, points, batch_size=4)
+    return *found, jax.tree.map(lambda v: v[:, :-1], law)

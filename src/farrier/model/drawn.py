@@ -110,7 +110,10 @@ class DrawnNetwork(eqx.Module):
         """So many of the draws, evenly spread."""
         numbers = np.linspace(0, self.draws - 1, draws).round().astype(int)
         arrays = (self.kernels, self.biases, self.scales, self.noise_sd)
-        kernels, biases, scales, noise_sd = jax.tree.map(lambda v: v[numbers], arrays)
+        kernels, biases, scales, noise_sd = jax.tree.map(
+            lambda v: jnp.asarray(np.asarray(v)[numbers]),
+            arrays,  # nothing to compile
+        )
         return type(self)(
             kernels, biases, scales, noise_sd, self.likelihood, self.activation
         )
