@@ -9,7 +9,7 @@ from jax.extend.random import threefry_2x32
 from scipy import stats
 
 from farrier.core import random
-from farrier.core.random import box_muller, fold_in, threefry
+from farrier.core.random import box_muller, fold_in, start_noise, threefry
 
 ROWS, COLUMNS = 4_000, 50
 noise = jax.jit(random.normals)
@@ -134,3 +134,13 @@ def test_fold_in_is_that_of_jax(getkey):
         expected = jr.key_data(jr.fold_in(key, number))
         for fold in (fold_in, jax.jit(lambda key, n: fold_in(key, n))):
             np.testing.assert_array_equal(jr.key_data(fold(key, number)), expected)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (0, 3), (16, 9), (1_025,), (3, 700)])
+def test_start_noise_has_the_bits_of_jax(shape, getkey):
+    """Whether it is traced or not, and whatever the size that is compiled."""
+    key = getkey()
+    expected = np.asarray(jr.normal(key, shape))
+    np.testing.assert_array_equal(start_noise(shape, key=key), expected)
+    traced = jax.jit(lambda key: start_noise(shape, key=key))(key)
+    np.testing.assert_array_equal(traced, expected)

@@ -18,7 +18,7 @@ import jax.random as jr
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from .random import normals
+from .random import normals, start_noise
 from .weights import AbstractWeights
 
 JITTER = 1e-4  # e_p as a share of x_p . R x_p: float32 stays stable under it
@@ -164,7 +164,7 @@ class MatrixWeights(AbstractWeights):
             Most relative noise of the pseudo-data; its level is learned.
         """
         key_loc, key_inputs = jr.split(key)
-        loc = spread * jr.normal(key_loc, (nodes, d_in + 1))
+        loc = spread * start_noise((nodes, d_in + 1), key=key_loc)
         size = (pairs, d_in + 1)
         inputs = jr.uniform(key_inputs, size, minval=-PSEUDO_SIZE, maxval=PSEUDO_SIZE)
         return cls(

@@ -13,9 +13,12 @@ import math
 
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jax import lax
+from jax.core import Tracer
 from jaxtyping import Array, Complex, Float, Int, PRNGKeyArray, UInt32
 
+LEAST_NOISE = 1_024  # entries that are drawn to begin with
 _ROUNDS = 13
 _ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
 _PARITY = 0x1BD11BDA
@@ -48,6 +51,19 @@ def normals(
     # again in each place that uses one of them.
     noise = lax.cond(words[0] | words[1] | 1 > 0, pairs, none, words)
     return noise.real, noise.imag
+
+
+def start_noise(shape: tuple[int, ...], *, key: PRNGKeyArray) -> Float[Array, "..."]:
+    """`jax.random.normal` of this shape, without a program of its own for each shape.
+
+    An entry depends on its number alone, so that one program of a round size serves all
+    arrays that are smaller.
+    """
+    if isinstance(key, Tracer):
+        return jr.normal(key, shape)
+    size = math.prod(shape)
+    enough = jr.normal(key, (max(LEAST_NOISE, 2 ** (size - 1).bit_length()),))
+    return jnp.asarray(np.asarray(enough)[:size].reshape(shape))
 
 
 def fold_in(key: PRNGKeyArray, number: int | Int[Array, ""]) -> PRNGKeyArray:

@@ -31,7 +31,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from .families import LogNormal, Normal
-from .random import normals
+from .random import normals, start_noise
 from .scales import Scale
 
 
@@ -188,8 +188,8 @@ class FactorisedWeights(AbstractNormalWeights):
         """Locations drawn from N(0, spread^2); posterior sd the same for all."""
 
         def normal(key: PRNGKeyArray, *shape: int) -> Normal:
-            log_sd = jnp.full(shape, math.log(sd), float)
-            return Normal(spread * jr.normal(key, shape), log_sd)
+            log_sd = jnp.asarray(np.full(shape, math.log(sd)), float)
+            return Normal(spread * start_noise(shape, key=key), log_sd)
 
         key_kernel, key_bias = jr.split(key)
         return cls(normal(key_kernel, nodes, d_in), normal(key_bias, nodes))

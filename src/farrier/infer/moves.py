@@ -236,7 +236,7 @@ class MclmcMoves(AbstractMoves):
         key: PRNGKeyArray,
     ) -> tuple[PyTree, PyTree, Trace]:
         unknowns = len(chain.inverse_mass)
-        onwards = isokinetic_mclachlan(density, chain.inverse_mass)
+        onwards: Any = isokinetic_mclachlan(density, chain.inverse_mass)
         # All noise of the iteration in one loop. A kernel of BlackJAX draws four times
         # in each step, which took as long as the gradients of a small network.
         noise = normals(jnp.arange(self.steps), jnp.arange(unknowns), key=key)

@@ -42,7 +42,6 @@ from scipy import optimize
 from ..model.drawn import DrawnNetwork
 from ..model.network import Network
 from .compact import Nodes, check_values, pick_draws
-from .parallel import in_threads
 from .predict import by_chunks, left_out_scores, noise_sds
 from .refine import (
     Fit,
@@ -120,10 +119,10 @@ def stacked_kinds(
     if len(parts) == 1:  # and classes have one noise model
         return even
     x, y, weight = _some_rows(data)
-    scores = in_threads(
-        lambda part: by_chunks(left_out_scores, part, (x, y), part.noise_sd, key=key),
-        parts,
-    )
+    scores = [
+        by_chunks(left_out_scores, part, (x, y), part.noise_sd, key=key)
+        for part in DrawnNetwork.alike(parts)  # one program for all
+    ]
     density, mean = (np.asarray(part, float) for part in zip(*scores, strict=True))
     return 0.5 * even + 0.5 * best_shares(density, mean, y.astype(float), weight)
 

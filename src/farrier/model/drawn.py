@@ -52,18 +52,23 @@ class DrawnNetwork(eqx.Module):
 
     @classmethod
     def joined(cls, parts: Sequence["DrawnNetwork"]) -> Self:
-        """The draws of all parts, one part after the other, as one posterior.
-
-        They may differ in their noise: all get the likelihood with the most outputs.
-        """
-        likelihoods = [part.likelihood for part in parts]
-        widest = max(likelihoods, key=lambda likelihood: likelihood.d_out)
-        alike = [part.under(widest) for part in parts]
+        """The draws of all parts, one part after the other, as one posterior."""
+        alike = cls.alike(parts)
         arrays = [(p.kernels, p.biases, p.scales, p.noise_sd) for p in alike]
         kernels, biases, scales, noise_sd = jax.tree.map(
             lambda *each: jnp.concatenate(each), *arrays
         )
-        return cls(kernels, biases, scales, noise_sd, widest, parts[0].activation)
+        first = alike[0]
+        return cls(
+            kernels, biases, scales, noise_sd, first.likelihood, first.activation
+        )
+
+    @classmethod
+    def alike(cls, parts: Sequence["DrawnNetwork"]) -> list["DrawnNetwork"]:
+        """The same draws, all under the noise model that has the most outputs."""
+        likelihoods = [part.likelihood for part in parts]
+        widest = max(likelihoods, key=lambda likelihood: likelihood.d_out)
+        return [part.under(widest) for part in parts]
 
     def under(self, likelihood: AbstractLikelihood) -> Self:
         """The same draws, whose outputs that only this likelihood has are 0 (W3).
