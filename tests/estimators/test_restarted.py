@@ -8,6 +8,7 @@ import pytest
 from farrier import (
     HorseshoeClassifier,
     HorseshoeRegressor,
+    Mclmc,
     Nuts,
     Restarts,
     TrainingWarning,
@@ -141,6 +142,24 @@ def test_chains_begin_at_different_fits(monkeypatch):
     assert [restart.weight for restart in model.restarts_] == [0.5, 0.25, 0.25]
     assert model.sampling_.chains == 4
     assert model.network_.draws == 20
+    assert all(len(restart.widths) == 1 for restart in model.restarts_)
+
+
+def test_nodes_of_fits_are_scored_only_where_chains_choose_among_them(monkeypatch):
+    from farrier.estimators import base
+
+    monkeypatch.setattr(base, "AGREE", np.inf)
+    scored = []
+    find_nodes = base.find_nodes
+    watch = lambda *args, **given: scored.append(1) or find_nodes(*args, **given)
+    monkeypatch.setattr(base, "find_nodes", watch)
+    method = Mclmc(candidates=8, chains=4, warm_up=150, draws=25, kept=20, steps=2)
+    model = regressor(refine=method, max_iter=100).fit(X, Y)
+    assert not scored
+    assert [restart.widths for restart in model.restarts_] == [()] * 3
+    told = str(model.summary())
+    assert "(weight 0.50)" in told
+    assert scored == [1]  # of the draws, when they are asked for
 
 
 @pytest.mark.slow
