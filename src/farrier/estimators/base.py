@@ -489,7 +489,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         method = self._checked_refine()
         if method is None or self.history_.status not in ENDED:
             if len(runs) > 1:
-                self._mix(data, kept, self._fits_of(kept))
+                self._mix(data, kept)
             self._warn_of_widths()
             return self
         networks = [run.state.result for run in kept]
@@ -500,7 +500,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         per_chain = self._sample(data, method, fits, callback)
         if per_chain is None:
             if len(runs) > 1:
-                self._mix(data, kept, self._fits_of(kept))
+                self._mix(data, kept)
         elif len(runs) > 1:  # each fit has the share of the chains that began at it
             begun = np.arange(method.chains) % len(fits)
             shares = np.bincount(begun, per_chain, minlength=len(fits))
@@ -516,9 +516,10 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         nodes = each_of(find, kinds_of(networks), compiles=True)
         return [*zip(networks, nodes, strict=True)]
 
-    def _mix(self, data: Rows, runs: list[Run], fits: list[Fit]) -> None:
+    def _mix(self, data: Rows, runs: list[Run]) -> None:
         """Put a mixture of all fits in the place of the best one (W1)."""
         assert isinstance(data, Data)
+        fits = self._fits_of(runs)
         networks = [network for network, _ in fits]
         method, key = self._checked_restarts(), self._key("predict")
         weigh = WEIGHTS[method.weights].of_fits
