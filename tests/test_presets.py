@@ -60,8 +60,13 @@ def test_the_refined_network_has_no_more_weights_than_one_layer_of_50():
     assert weights <= 7 * 50 + 51
 
 
-def test_of_many_rows_the_refined_recipe_mixes_fits_of_the_default():
-    assert presets.refined(2_000) == {"n_restarts": 3}
+def test_of_many_rows_the_refined_recipe_mixes_fits_under_the_papers_prior():
+    assert presets.refined(2_000) == {"prior": "horseshoe", "n_restarts": 3}
+
+
+def test_the_plain_settings_have_the_papers_prior():
+    """The default of a regression has a narrower one, which is not in its tables."""
+    assert presets.PLAIN["prior"] == "horseshoe" != HorseshoeRegressor().prior
 
 
 def test_vmg_has_the_noise_prior_in_the_units_of_the_target():

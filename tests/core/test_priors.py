@@ -115,6 +115,7 @@ def test_priors_by_name():
     """The posterior stands on beta unless asked otherwise (M1)."""
     centred = Horseshoe(parametrisation="centred")
     assert PRIORS["horseshoe"] == Horseshoe(parametrisation="non-centred")
+    assert PRIORS["narrow-horseshoe"] == Horseshoe(node_scale=0.01)
     assert PRIORS["centred-horseshoe"] == centred != Horseshoe()
     assert PRIORS["gaussian"] == Gaussian(scale=5.0)
 

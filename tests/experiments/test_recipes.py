@@ -183,6 +183,20 @@ def test_the_best_mean_gain_over_the_plain_fit_wins():
     assert set(choose.render(rows)) == {"variational", "sampled"}
 
 
+@pytest.mark.parametrize(("gain", "wins"), [(0.01, 1), (-0.01, 0)])
+def test_the_final_is_won_by_the_mean_gain_over_its_sets(gain, wins):
+    """Its rows are not among those of the trials, whose figures stay as they were."""
+    rows = chosen_rows({choose.PLAIN: 0.0, choose.NARROW: 0.5})
+    before, after = choose.FINALISTS
+    finals = chosen_rows({before: 0.0, after: gain}) + chosen_rows(
+        {before: 0.0, after: 2 * gain}, sets=("wine",)
+    )
+    text = choose.table(rows + [row | {"final": True} for row in finals])
+    assert f"{4 / 3 * gain:+.4f} nats; the winner is: {choose.FINALISTS[wins]}." in text
+    assert f"| wine | 2 | {2 * gain:+.4f} ± 0.0000 | -1.0000 |" in text
+    assert choose.means_of(rows) in text
+
+
 def test_a_gain_is_by_both_scores():
     """A tenth of the error more costs ln 1.1 nats."""
     rows = chosen_rows({choose.PLAIN: 0.0, "20 nodes": 0.2})
@@ -205,6 +219,8 @@ def test_parts_are_those_that_make_sense(tmp_path):
     assert "power/50 nodes" not in names
     assert "yacht/50 nodes" in names
     assert "yacht/short chains" not in names
+    assert f"yacht/{choose.NARROW} on 20 splits" in names
+    assert f"power/{choose.NARROW} on 20 splits" not in names
 
 
 def test_steps_are_cut_into_passes():

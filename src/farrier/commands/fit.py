@@ -86,7 +86,10 @@ def fit(
         ),
     ] = None,
     prior: Annotated[
-        str | None, typer.Option("--prior", help="By default horseshoe.")
+        str | None,
+        typer.Option(
+            "--prior", help="By default narrow-horseshoe; of classes horseshoe."
+        ),
     ] = None,
     likelihood: Annotated[
         str | None,

@@ -340,6 +340,8 @@ class ScaleMixture(AbstractPrior):
 
 PRIORS: dict[str, AbstractPrior] = {
     "horseshoe": Horseshoe(),
+    # Nodes that are off are quieter, which few rows are grateful for.
+    "narrow-horseshoe": Horseshoe(node_scale=0.01),
     "centred-horseshoe": Horseshoe(parametrisation="centred"),
     "regularised-horseshoe": RegularisedHorseshoe(),
     "gaussian": Gaussian(),

@@ -163,7 +163,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         hidden_layer_sizes=(100,),
         activation="gelu",
         *,
-        prior="horseshoe",
+        prior="narrow-horseshoe",
         posterior="factorised",
         likelihood: Any = "heteroscedastic",
         kl_weight=1.0,

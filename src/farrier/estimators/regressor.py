@@ -48,9 +48,10 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
     activation
         "gelu", "relu" or "tanh".
     prior
-        "horseshoe", "centred-horseshoe", "regularised-horseshoe", "gaussian",
-        "scale-mixture", "half-cauchy", "exponential", or an object such as
-        `Horseshoe(layer_scale=0.1)`.
+        "narrow-horseshoe" (a horseshoe whose nodes are quieter where they are off),
+        "horseshoe" (that of the paper), "centred-horseshoe", "regularised-horseshoe",
+        "gaussian", "scale-mixture", "half-cauchy", "exponential", or an object such as
+        `Horseshoe(node_scale=0.1)`.
     posterior
         "factorised", "node" (the weights into a node are correlated), "tied" (they
         move with the scale of their node), "matrix" (correlated weights, tied to
