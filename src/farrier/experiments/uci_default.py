@@ -1,8 +1,8 @@
 """farrier's defaults on the regression tables, beside both published columns.
 
 Nothing is set but the starting width, 50 units (100 for `protein` and `year`). So units
-are smooth (gelu) and noise depends on the row, where the published columns have relu
-and one noise for all rows.
+are smooth (gelu), noise depends on the row and node scales have b = 0.01 (M1), where
+the published columns have relu, one noise for all rows and b = 1.
 """
 
 from ._recipes import (

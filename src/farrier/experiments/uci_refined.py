@@ -4,7 +4,8 @@
 fits of 3,000 steps under a regularised horseshoe with a slab of 2, four of them with
 noise by the row, then MCLMC on weights and scales, a chain from each fit; the two noise
 models are weighed by rows that are left out. From 2000 rows on: a mixture of three fits
-of the default, with 50 units (100 for `protein` and `year`).
+of the default, under the horseshoe of the paper, with 50 units (100 for `protein` and
+`year`).
 """
 
 from ._recipes import (
