@@ -110,6 +110,24 @@ def test_the_table_has_a_line_for_each_peer_and_names_what_failed():
     assert uci_peers.claims([failed("bde", "protein")]) == []
 
 
+def test_a_mean_that_one_split_decides_stands_beside_its_median():
+    rows = made_rows("bde", "wine", 0.5) + made_rows("bde", "yacht", 0.4)
+    assert uci_peers.swamped(rows) == ""
+    rows[0]["log_density"] = -585.0
+    assert "- bde on wine: the median is 0.5, the worst -585.\n" in uci_peers.table(
+        rows
+    )
+    assert "bde on yacht: the median" not in uci_peers.table(rows)
+
+
+def test_a_density_that_is_far_off_is_written_at_the_edge():
+    """So that all others can be told apart; what is near is drawn."""
+    rows = made_rows("bde", "wine", -30.0) + made_rows("bde", "yacht", 0.4)
+    _, right = uci_peers.render(rows)["peers"].axes
+    assert [text.get_text() for text in right.texts] == ["← -29"]  # VMG has -0.95
+    assert right.get_xlim()[0] > -10
+
+
 def test_claims_on_intervals_and_on_one_peer_against_the_other():
     rows = made_rows("ngboost", "yacht", -0.3) + made_rows("bde", "yacht", -0.2)
     rows += made_rows("ngboost", "wine", -0.9, coverage=0.7)

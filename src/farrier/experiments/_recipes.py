@@ -15,7 +15,7 @@ import numpy as np
 from .. import datasets, presets
 from ..estimators import HorseshoeRegressor
 from ..infer.refine import Nuts
-from ..plots import Figure, legend_below, new_figure
+from ..plots import Axes, Figure, legend_below, new_figure
 from . import published
 from ._harness import (
     Claim,
@@ -37,6 +37,7 @@ SCORE_DRAWS = 400  # of targets, for the CRPS
 # Sets whose RMSE may equal the printed one: it has one digit, or two sets share it.
 TIES = ("kin8nm", "naval", "wine")
 DECIMALS = 2
+FAR = 10.0  # nats from a printed density; a mean beyond is written, not drawn
 TRIAL = Nuts(chains=1, warm_up=150, draws=25, depth=2)  # does it run at all?
 RECIPES: dict[str, Callable[[int], dict[str, Any]]] = {
     "default": lambda rows: {},
@@ -346,8 +347,12 @@ def scores_figure(series: dict[str, tuple[str, list[Row]]]) -> Figure:
             ):
                 found = [row[score] for row in where(rows, set=name)]
                 middle, error = mean_and_error(found)
+                x = (middle - zero) / unit
+                if score == "log_density" and abs(x) > FAR:
+                    at_edge(ax, x, place + shift, colour)
+                    x = np.nan
                 ax.errorbar(
-                    (middle - zero) / unit,
+                    x,
                     place + shift,
                     xerr=np.nan_to_num(error) / unit,
                     fmt="o",
@@ -364,3 +369,16 @@ def scores_figure(series: dict[str, tuple[str, list[Row]]]) -> Figure:
     axes[0, 1].set_title("more is better", fontsize=10)
     legend_below(figure, axes[0, 1])
     return figure
+
+
+def at_edge(ax: Axes, x: float, y: float, colour: str) -> None:
+    """Write, at the side where it would be, a value that is too far off to draw."""
+    left = x < 0
+    ax.annotate(
+        f"← {x:.0f}" if left else f"{x:.0f} →",
+        (0.02 if left else 0.98, y),
+        xycoords=("axes fraction", "data"),
+        color=colour,
+        ha="left" if left else "right",
+        va="center",
+    )

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .. import datasets
 from ..environments import (
     ENVIRONMENTS,
@@ -43,6 +45,7 @@ PEERS = {  # name of its folder or script: label, colour
     "straight_line": ("least squares", "#555555"),
 }
 TREES, NETWORKS = "ngboost", "bde"
+SWAMPED = 1.0  # nats between mean and median over splits: few of them decide
 KEPT = ("split", *sorted(FIT_KEYS - {"versions"}))  # of an answer
 NOTES = """\
 RMSE and CRPS in the target's units, log density in nats, means over test rows and then
@@ -176,6 +179,7 @@ def table(rows: list[Row]) -> str:
     for peer in peers_in(rows):
         first = where(scored(rows), peer=peer)[0]
         text += f"\n{PEERS[peer][0]} {first['version']}: {first['note']}.\n"
+    text += swamped(rows)
     failed = [row for row in rows if "error" in row]
     if failed:
         text += "\nSplits without a result:\n\n"
@@ -184,6 +188,21 @@ def table(rows: list[Row]) -> str:
         text += f"- {label}, {row['part'].partition('/')[2]}: "
         text += f"{row['missing']} of the splits. {told}\n"
     return text
+
+
+def swamped(rows: list[Row]) -> str:
+    """Where the mean log density is that of a few splits: median and worst."""
+    lines = ""
+    for name in dict.fromkeys(row["set"] for row in rows):
+        for peer in peers_in(rows):
+            found = where(scored(rows), set=name, peer=peer)
+            values = np.array([row["log_density"] for row in found])
+            if found and abs(values.mean() - np.median(values)) > SWAMPED:
+                lines += f"- {PEERS[peer][0]} on {name}: the median is "
+                lines += f"{np.median(values):.3g}, the worst {values.min():.3g}.\n"
+    if lines:
+        lines = "\nLog densities whose mean is that of a few splits:\n\n" + lines
+    return lines
 
 
 def claims(rows: list[Row]) -> list[Claim]:
