@@ -106,7 +106,6 @@ class Config:
     sets: tuple[str, ...] = tuple(datasets.UCI)
     candidates: tuple[str, ...] = tuple(CANDIDATES)[:-1]
     splits: int = 3
-    finalists: tuple[str, ...] = FINALISTS
     final_splits: int = 20
     width: int = 50
     max_iter: int | str = "auto"
@@ -122,12 +121,12 @@ SMOKE = Config(
     width=4,
     max_iter=2,
 )
-PLAN = ("sets", "candidates", "finalists", "final_splits")
+PLAN = ("sets", "candidates", "final_splits")
 
 
 def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
     """One for each set and each candidate that makes sense on it; then the final."""
-    trials = {
+    found = {
         f"{name}/{candidate}": partial(fit, config, data, name, candidate)
         for name in config.sets
         for candidate in config.candidates
@@ -139,9 +138,9 @@ def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
         )
         for name in config.sets
         if name not in LONG
-        for candidate in config.finalists
+        for candidate in FINALISTS
     }
-    return trials | finals
+    return found | finals
 
 
 def data_files(config: Config) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ from ._harness import (
 from ._recipes import blocks, coverage_claim, printed, scores_figure
 from .uci import LARGE, files_of, mean
 
-HOURS = "about 8 hours on 2 cores, nearly all of them for bde"
+HOURS = "about 5 hours, two thirds of them for bde"
 PEERS = {  # name of its folder or script: label, colour
     "ngboost": ("NGBoost", "#b8860b"),
     "bde": ("bde", "#5b8c3a"),
