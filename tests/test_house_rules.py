@@ -121,6 +121,7 @@ ORDER = {
         "gestures",
         "mnist",
         "choose",
+        "noise",
         "_recipes",
         "uci_default",
         "uci_refined",

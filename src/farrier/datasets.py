@@ -128,6 +128,21 @@ def uci_files(name: str) -> tuple[str, ...]:
     return tuple(f"uci/{UCI[name]}/{file}" for file in (*names, *numbered))
 
 
+def pmlb_regression_file(name: str) -> str:
+    """The file of a PMLB regression table under the data folder."""
+    return f"pmlb_regression/{name}.tsv.gz"
+
+
+def pmlb_regression(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and target of a PMLB regression table, for choosing settings."""
+    path = folder / pmlb_regression_file(name)
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        columns = file.readline().rstrip("\n").split("\t")
+        values = np.loadtxt(file, delimiter="\t")
+    target = columns.index("target")
+    return np.delete(values, target, axis=1), values[:, target]
+
+
 def year(folder: Path) -> tuple[np.ndarray, np.ndarray, Splits]:
     """Songs: 90 columns of timbre, the year, and the one split of those who made it.
 
