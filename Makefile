@@ -2,10 +2,11 @@
 
 PYTHON ?= python3
 ARGS ?=
+NAME ?= list
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: help demo test lint bench docs clean
+.PHONY: help demo test lint bench reproduce docs clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\): .*## */\1\t/p' Makefile | expand -t 8
@@ -22,7 +23,10 @@ lint: $(READY)  ## style, format and types
 	@$(BIN)/basedpyright --pythonpath $(BIN)/python
 
 bench: $(READY)  ## time compilation, training and prediction
-	@$(BIN)/farrier bench $(ARGS)
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+reproduce: $(READY)  ## make results again: make reproduce NAME=uci, or NAME=list
+	@$(BIN)/python -m experiments $(NAME) $(ARGS)
 
 docs: $(READY)  ## the documentation site, in docs/_build/html
 	@$(BIN)/python -m pip install --quiet --editable '.[docs]'

@@ -11,20 +11,22 @@ import tempfile
 import warnings
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from farrier import HorseshoeClassifier, HorseshoeRegressor, TrainingWarning, datasets
+from experiments import datasets
+from farrier import HorseshoeClassifier, HorseshoeRegressor, TrainingWarning
 from farrier.export import Draws, Moments, to_numpy, to_onnx
 
 RESULT = Path(__file__).parent / "results" / "export.json"
 METHODS = {"draws": Draws(), "moments": Moments()}
 
 
-def files(model, method, X: np.ndarray, folder: Path) -> tuple[dict, dict, object]:
+def files(model, method, X: Any, folder: Path) -> tuple[dict, dict, Any]:
     """Sizes of both files, outputs of ONNX, and the NumPy predictor."""
     to_onnx(model, folder / "m.onnx", method=method)
     numpy_model = to_numpy(model, folder / "m.npz", method=method)

@@ -14,10 +14,12 @@ import pytest
 from farrier import HorseshoeRegressor, TrainingWarning, persist
 from farrier.checkpoint import read_seed, resume, write_checkpoint
 from farrier.core.priors import Horseshoe
-from farrier.infer.train import KlRelease, Run, Status, TrainConfig
 from farrier.model.likelihoods import GaussianNoise
 from farrier.model.network import Network
 from farrier.presets import PLAIN
+from farrier.train.config import KlRelease, TrainConfig
+from farrier.train.history import Status
+from farrier.train.loop import Run
 
 ROWS, STEPS = 30, 50  # a chunk is ten steps
 
@@ -163,7 +165,7 @@ def test_a_finished_checkpoint_gives_its_result_at_once(whole, tmp_path, monkeyp
     (X, y), path = table(), tmp_path / "run.safetensors"
     assert_same_fit(fitted(regressor(), X, y, checkpoint=path), whole)
     content = path.read_bytes()
-    monkeypatch.setattr("farrier.infer.train.run_chunk", None)
+    monkeypatch.setattr("farrier.train.data.run_chunk", None)
     again = fitted(regressor(), X, y, checkpoint=path)
     assert_same_fit(again, whole)
     np.testing.assert_array_equal(again.predict(X), whole.predict(X))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import typer.main
 
-from farrier.cli import app
+from farrier.cli.app import app
 from farrier.estimators import base
 
 ROOT = Path(__file__).parents[1]

@@ -29,7 +29,7 @@ from farrier import (
     persist,
 )
 from farrier.infer.compact import Compaction, Nodes
-from farrier.infer.train import Status
+from farrier.train.history import Status
 
 ROWS = 40
 

@@ -20,9 +20,11 @@ from scipy import integrate, special, stats
 
 from farrier.core.priors import Horseshoe
 from farrier.infer import predict
-from farrier.infer.train import Data, Job, Run, TrainConfig, train
 from farrier.model.likelihoods import GaussianNoise
 from farrier.model.network import Network
+from farrier.train.config import TrainConfig
+from farrier.train.data import Data
+from farrier.train.loop import Job, Run, train
 
 ROWS, NODES = 100, 4
 SCALES = NODES + 2  # tau of each node, upsilon, kappa

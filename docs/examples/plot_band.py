@@ -14,7 +14,8 @@ bends away.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from farrier import HorseshoeRegressor, datasets
+from experiments import datasets
+from farrier import HorseshoeRegressor
 
 X, y = datasets.cubic(20, seed=1)
 model = HorseshoeRegressor((100,), random_state=0).fit(X, y)

@@ -13,7 +13,8 @@ which nodes have any weights.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from farrier import HorseshoeClassifier, datasets
+from experiments import datasets
+from farrier import HorseshoeClassifier
 
 X, y = datasets.two_two_one(1_000, seed=0)
 models = {

@@ -5,7 +5,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import datasets, export, portable, presets
+    from . import datasets, export, presets
     from .core.posteriors import Factorised, Matrix, Node, Tied
     from .core.priors import (
         Gaussian,
@@ -15,12 +15,6 @@ if TYPE_CHECKING:
         RegularisedHorseshoe,
         ScaleMixture,
     )
-    from .displays import (
-        BandDisplay,
-        CalibrationDisplay,
-        HistoryDisplay,
-        NodesDisplay,
-    )
     from .estimators import (
         HorseshoeClassifier,
         HorseshoeRegressor,
@@ -28,13 +22,20 @@ if TYPE_CHECKING:
         fit_many,
         load,
     )
-    from .infer.placement import distributed
-    from .infer.refine import Mclmc, Nuts
-    from .infer.restarts import Restarts
-    from .infer.train import KlRelease
+    from .export import portable
+    from .infer.ensemble import Restarts
+    from .infer.sample.chains import Mclmc, Nuts
     from .model.likelihoods import GaussianNoise, HeteroscedasticNoise
-    from .report import write_report
-    from .sources import ArrayRows, BatchRows, ParquetRows
+    from .scale.placement import distributed
+    from .scale.rows import ArrayRows, BatchRows, ParquetRows
+    from .train.config import KlRelease
+    from .views.displays import (
+        BandDisplay,
+        CalibrationDisplay,
+        HistoryDisplay,
+        NodesDisplay,
+    )
+    from .views.report import write_report
 
 __version__ = version("farrier")
 __all__ = [
@@ -75,10 +76,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BandDisplay": ".displays",
-    "CalibrationDisplay": ".displays",
-    "HistoryDisplay": ".displays",
-    "NodesDisplay": ".displays",
+    "BandDisplay": ".views.displays",
+    "CalibrationDisplay": ".views.displays",
+    "HistoryDisplay": ".views.displays",
+    "NodesDisplay": ".views.displays",
     "Factorised": ".core.posteriors",
     "Matrix": ".core.posteriors",
     "Node": ".core.posteriors",
@@ -91,20 +92,20 @@ _HOMES = {
     "ScaleMixture": ".core.priors",
     "GaussianNoise": ".model.likelihoods",
     "HeteroscedasticNoise": ".model.likelihoods",
-    "Mclmc": ".infer.refine",
-    "Nuts": ".infer.refine",
-    "Restarts": ".infer.restarts",
-    "KlRelease": ".infer.train",
-    "distributed": ".infer.placement",
+    "Mclmc": ".infer.sample.chains",
+    "Nuts": ".infer.sample.chains",
+    "Restarts": ".infer.ensemble",
+    "KlRelease": ".train.config",
+    "distributed": ".scale.placement",
     "HorseshoeClassifier": ".estimators",
     "HorseshoeRegressor": ".estimators",
     "TrainingWarning": ".estimators",
     "fit_many": ".estimators",
     "load": ".estimators",
-    "write_report": ".report",
-    "ArrayRows": ".sources",
-    "BatchRows": ".sources",
-    "ParquetRows": ".sources",
+    "write_report": ".views.report",
+    "ArrayRows": ".scale.rows",
+    "BatchRows": ".scale.rows",
+    "ParquetRows": ".scale.rows",
 }
 
 
@@ -112,6 +113,8 @@ def __getattr__(name: str) -> Any:
     """Import a public name when first used: the command line starts without JAX."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name], __name__), name)
+    if name == "portable":
+        return import_module(".export.portable", __name__)
     if name in __all__:
         return import_module(f".{name}", __name__)
     raise AttributeError(f"module 'farrier' has no attribute {name!r}")

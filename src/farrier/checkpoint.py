@@ -8,7 +8,8 @@ import numpy as np
 
 from . import persist
 from .infer.shrink import without
-from .infer.train import History, Removal, Run, Status
+from .train.history import History, Removal, Status
+from .train.loop import Run
 
 KIND = "checkpoint"
 

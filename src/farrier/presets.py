@@ -5,8 +5,8 @@ from typing import Any
 from .core.posteriors import Matrix
 from .core.priors import Gaussian, Horseshoe, RegularisedHorseshoe
 from .estimators.base import passes_of
-from .infer.refine import Mclmc
-from .infer.restarts import Restarts
+from .infer.ensemble import Restarts
+from .infer.sample.chains import Mclmc
 from .model.likelihoods import GaussianNoise
 
 MANY_ROWS = 2_000  # from which chains of a reasonable length are too short

@@ -12,7 +12,7 @@ from farrier.export import Moments, to_numpy
 from farrier.infer.psis import log_weights
 from farrier.infer.relevance import input_shares
 from farrier.presets import PLAIN
-from farrier.report.content import case_of, inputs_table, nodes_table
+from farrier.views.report.content import case_of, inputs_table, nodes_table
 
 # Networks as small as these have nearly all nodes on, and say so.
 pytestmark = pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")

@@ -17,9 +17,9 @@ from farrier import (
     load,
 )
 from farrier.estimators.draws import posterior_draws
-from farrier.infer.train import Status
 from farrier.model.drawn import DrawnNetwork
 from farrier.presets import PLAIN
+from farrier.train.history import Status
 
 METHOD = Nuts(candidates=5, chains=2, warm_up=150, draws=100, kept=40, depth=5)
 SETTINGS = {"max_iter": 300, "n_draws": 20, "random_state": 0, "early_stopping": False}

@@ -16,9 +16,9 @@ from farrier import (
     fit_many,
     load,
 )
-from farrier.infer.train import Status
 from farrier.model.drawn import DrawnNetwork
 from farrier.presets import PLAIN
+from farrier.train.history import Status
 
 SETTINGS = {"max_iter": 300, "n_draws": 30, "random_state": 0, "early_stopping": False}
 X = np.random.default_rng(0).normal(size=(60, 2))

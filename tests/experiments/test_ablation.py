@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments import ablation
+from experiments._harness import where
 from farrier import GaussianNoise
-from farrier.experiments import ablation
-from farrier.experiments._harness import where
 
 LARGEST = {"horseshoe": 8.0, "exponential": 3.0, "half-cauchy": 8.1, "gaussian": 7.0}
 UNITS_ON = {"horseshoe": 2, "exponential": 4, "half-cauchy": 9, "gaussian": 20}

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from experiments import covtype
 from farrier import ParquetRows
-from farrier.experiments import covtype
 
 
 def made_rows(error=0.1, log_density=-0.3):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from farrier import Gaussian, GaussianNoise, datasets, presets
-from farrier.experiments import cubic
+from experiments import cubic, datasets
+from farrier import Gaussian, GaussianNoise, presets
 
 LIKELIHOODS = {  # protocol, prior: at 10 units and at 1000
     ("converged", "gaussian"): (-3.2, -4.6),

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from farrier import Gaussian, KlRelease, Matrix, TrainingWarning, datasets
-from farrier.experiments import frontier
-from farrier.experiments._harness import Work, read_rows
+from experiments import datasets, frontier
+from experiments._harness import Work, read_rows
+from farrier import Gaussian, KlRelease, Matrix, TrainingWarning
 
 
 def made_row(name="0.1", error=0.016, kept=(100, 95), kind=frontier.CHOOSE, **more):

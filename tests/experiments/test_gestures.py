@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from farrier import datasets
-from farrier.experiments import gestures
+from experiments import datasets, gestures
 
 
 def made_rows(name="horseshoe", errors=(0.02, 0.03), honest=0.1, on=(40, 30)):

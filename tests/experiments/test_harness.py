@@ -11,11 +11,10 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from farrier import HorseshoeRegressor, TrainingWarning
-from farrier.experiments import _harness as harness
-from farrier.experiments._harness import Claim, Refused, plain, read_rows
-from farrier.experiments._names import NAMES, hours
-from farrier.infer import train
+from experiments import _harness as harness
+from experiments._harness import Claim, Refused, plain, read_rows
+from experiments._names import NAMES, hours
+from farrier import HorseshoeRegressor, TrainingWarning, train
 from farrier.plots import new_figure
 
 

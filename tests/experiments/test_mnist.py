@@ -6,9 +6,8 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from farrier import HorseshoeClassifier
-from farrier.experiments import mnist
-from farrier.experiments._models import (
+from experiments import mnist
+from experiments._models import (
     DECADES,
     MODELS,
     SMALLEST,
@@ -18,6 +17,7 @@ from farrier.experiments._models import (
     smallest_units,
     sparsity_claim,
 )
+from farrier import HorseshoeClassifier
 
 
 @pytest.fixture(scope="module")

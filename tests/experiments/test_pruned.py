@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments import pruned
+from experiments._harness import Work, read_rows
 from farrier import TrainingWarning
-from farrier.experiments import pruned
-from farrier.experiments._harness import Work, read_rows
 
 
 def made_row(kind, error=0.016, kept=(300, 110, 50), **more):

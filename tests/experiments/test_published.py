@@ -2,7 +2,7 @@
 
 import pytest
 
-from farrier.experiments.published import HORSESHOE, VMG, VMG_ORIGINAL
+from experiments.published import HORSESHOE, VMG, VMG_ORIGINAL
 
 # Negative log-likelihoods as google/edward2 quotes them, baselines/uci/README.md:
 # boston, concrete, energy, kin8nm, naval, power, protein, wine, yacht.

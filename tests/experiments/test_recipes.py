@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from farrier import TrainingWarning, datasets
-from farrier.experiments import _recipes, choose, uci_default, uci_refined
-from farrier.experiments._harness import where
-from farrier.experiments.published import HORSESHOE, SPLITS, VMG_ORIGINAL
-from farrier.infer.refine import Mclmc
+from experiments import _recipes, choose, datasets, uci_default, uci_refined
+from experiments._harness import where
+from experiments.published import HORSESHOE, SPLITS, VMG_ORIGINAL
+from farrier import TrainingWarning
+from farrier.infer.sample.chains import Mclmc
 
 
 def made_rows(name, rmse, density, coverage=0.9, **more):

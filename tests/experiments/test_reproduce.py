@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from farrier.experiments._harness import known, read_rows, reproduce_into
-from farrier.experiments._names import NAMES
+from experiments._harness import known, read_rows, reproduce_into
+from experiments._names import NAMES
 
 MOST_SECONDS = 300  # for all of them together on a quiet machine
 LONG = ("ablation", "gestures", "mnist", "frontier")

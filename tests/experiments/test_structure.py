@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from farrier import HorseshoeClassifier, datasets
-from farrier.experiments import structure
+from experiments import datasets, structure
+from farrier import HorseshoeClassifier
 
 WEIGHTS_ON = {"gaussian": 0.9, "centred-horseshoe": 0.2, "horseshoe": 0.0}
 

@@ -7,10 +7,10 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from farrier import HorseshoeRegressor, TrainingWarning, datasets
-from farrier.experiments import uci
-from farrier.experiments._harness import Work
-from farrier.experiments.published import HORSESHOE, VMG
+from experiments import datasets, uci
+from experiments._harness import Work
+from experiments.published import HORSESHOE, VMG
+from farrier import HorseshoeRegressor, TrainingWarning
 from farrier.presets import PLAIN
 
 

@@ -2,10 +2,9 @@
 
 import pytest
 
-from farrier import datasets
-from farrier.environments import PeerError
-from farrier.experiments import uci_peers
-from farrier.experiments._harness import Work
+from benchmarks.environments import PeerError
+from experiments import datasets, uci_peers
+from experiments._harness import Work
 
 
 def made_rows(peer, name, density, coverage=0.9, splits=3):

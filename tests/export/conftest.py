@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from farrier import HorseshoeClassifier, HorseshoeRegressor, TrainingWarning
-from farrier.estimators.tabular import TableModel
 from farrier.tables import Columns
+from farrier.tables.model import TableModel
 
 ROWS = 60
 SETTINGS = {"max_iter": 60, "n_draws": 16, "random_state": 0, "shrink": False}

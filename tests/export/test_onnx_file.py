@@ -9,7 +9,7 @@ import pytest
 
 from farrier import HorseshoeRegressor
 from farrier.export import Draws, Moments, to_numpy, to_onnx
-from farrier.portable import Predictor
+from farrier.export.portable import Predictor
 
 CLOSE = 1e-4
 EXACT = {"draws": Draws(), "moments": Moments()}

@@ -9,8 +9,8 @@ import pytest
 
 from farrier.export import to_numpy, to_onnx
 from farrier.export.graph import DOUBLE, Graph
+from farrier.export.portable import features
 from farrier.export.table import table_features
-from farrier.portable import features
 
 
 def inputs(frame):

@@ -11,6 +11,7 @@ from scipy import stats
 
 from farrier.core.posteriors import Factorised, Matrix, Node, Tied
 from farrier.core.priors import Horseshoe
+from farrier.export.portable import Predictor
 from farrier.infer.freeze import (
     MOST_VALUES,
     Draws,
@@ -22,7 +23,6 @@ from farrier.infer.freeze import (
 from farrier.infer.predict import mixture, noise_sds, probabilities
 from farrier.model.likelihoods import Categorical, GaussianNoise, HeteroscedasticNoise
 from farrier.model.network import Network
-from farrier.portable import Predictor
 
 DRAWS = 16
 

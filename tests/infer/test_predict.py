@@ -19,9 +19,9 @@ from farrier.infer.predict import (
     noise_sds,
     outputs,
 )
-from farrier.infer.train import Status
 from farrier.model.likelihoods import Categorical, GaussianNoise, HeteroscedasticNoise
 from farrier.model.network import Network
+from farrier.train.history import Status
 
 D_IN, TARGETS = 3, 2
 ROWS, DRAWS = 4, 4_000

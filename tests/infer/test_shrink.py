@@ -12,9 +12,12 @@ from farrier.checkpoint import resume, write_checkpoint
 from farrier.core.priors import Gaussian, Horseshoe
 from farrier.infer import shrink
 from farrier.infer.shrink import could_pay, shrunk, without
-from farrier.infer.train import Data, Job, Run, Status, TrainConfig, train
 from farrier.model.likelihoods import Categorical, GaussianNoise
 from farrier.model.network import Network
+from farrier.train.config import TrainConfig
+from farrier.train.data import Data
+from farrier.train.history import Status
+from farrier.train.loop import Job, Run, train
 
 ROWS, D_IN, WIDTHS = 64, 3, (12, 10)
 QUIET = ([1, 2, 7], [0, 9])  # nodes that say nothing, in each layer

@@ -1,11 +1,11 @@
 """scikit-learn estimators: the data scientist's door to the network."""
 
+from ..tables.model import TableModel
 from .checks import TrainingWarning
 from .classifier import HorseshoeClassifier
 from .files import load
 from .many import fit_many
 from .regressor import HorseshoeRegressor
-from .tabular import TableModel
 
 __all__ = [
     "HorseshoeClassifier",

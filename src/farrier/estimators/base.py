@@ -35,19 +35,10 @@ from ..checkpoint import (
 from ..console import progress
 from ..core.posteriors import POSTERIORS, AbstractPosterior, Tied
 from ..core.priors import PRIORS, AbstractPrior
-from ..infer.compact import (
-    NEARLY_ALL,
-    Compaction,
-    Nodes,
-    compact,
-    drop,
-    find_nodes,
-)
+from ..infer.compact import NEARLY_ALL, Compaction, Nodes, compact, drop, find_nodes
+from ..infer.ensemble import WEIGHTS, Restart, Restarts, mixed
 from ..infer.freeze import can_fix, fixed, form_of_fixed
-from ..infer.parallel import train_many
-from ..infer.placement import current
-from ..infer.processes import check_same, file_of_first, from_first, is_first, together
-from ..infer.refine import (
+from ..infer.sample.chains import (
     REFINEMENTS,
     AbstractRefinement,
     Fit,
@@ -58,34 +49,24 @@ from ..infer.refine import (
     refine,
     samples_all,
 )
-from ..infer.restarts import WEIGHTS, Restart, Restarts, mixed
 from ..infer.shrink import can_shrink, could_pay, shrunk
-from ..infer.stream import LANES, Held, Part, Source, Stream
-from ..infer.train import (
-    Data,
-    History,
-    Job,
-    KlRelease,
-    Rows,
-    Run,
-    Status,
-    TrainConfig,
-    converted,
-    rise_at_the_end,
-    run_chunk,
-    train,
-)
 from ..model.drawn import AnyNetwork, DrawnNetwork
 from ..model.inputs import InputScales
-from ..model.likelihoods import (
-    NOISES,
-    AbstractLikelihood,
-    Categorical,
-)
+from ..model.likelihoods import NOISES, AbstractLikelihood, Categorical
 from ..model.network import ACTIVATIONS, Network
-from ..prepare import Standardiser, as_it_is, merge_rows
-from ..sources import RowSource, Statistics, as_source
+from ..scale.placement import current
+from ..scale.processes import check_same, file_of_first, from_first, is_first, together
+from ..scale.rows import RowSource, Statistics, as_source
+from ..scale.stream import LANES, Held, Part, Source, Stream
 from ..tables.files import check_writable
+from ..train.config import KlRelease, TrainConfig
+from ..train.data import Data, run_chunk
+from ..train.history import History, Status
+from ..train.loop import Job, Rows, Run, train
+from ..train.parallel import train_many
+from ..train.step import converted
+from ..train.stopping import rise_at_the_end
+from ..units import Standardiser, as_it_is, merge_rows
 from .callbacks import CallbackSupportMixin, watcher, with_callbacks
 from .checks import (
     Unchecked,

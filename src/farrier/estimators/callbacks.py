@@ -7,7 +7,9 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from ..infer.train import RECORDS_PER_CHUNK, Job, Run, Status
+from ..train.data import RECORDS_PER_CHUNK
+from ..train.history import Status
+from ..train.loop import Job, Run
 
 if TYPE_CHECKING or find_spec("sklearn.callback") is not None:
     from sklearn.callback import CallbackSupportMixin, with_callbacks

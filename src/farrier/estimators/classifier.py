@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..infer import predict
 from ..model.likelihoods import Categorical, CategoricalLikelihood
-from ..sources import RowSource, Statistics
+from ..scale.rows import RowSource, Statistics
 from .base import Callback, by_pieces
 from .checks import Unchecked, all_or_nothing, checked_weight, numbers_only
 from .headers import labels_from

@@ -7,11 +7,11 @@ from typing import Any
 from .. import persist
 from ..core.posteriors import POSTERIORS, AbstractPosterior
 from ..core.priors import PRIORS, AbstractPrior
+from ..tables.model import Estimator, TableModel
 from .checks import checked_choice
 from .classifier import HorseshoeClassifier
 from .headers import check_header, check_settings
 from .regressor import HorseshoeRegressor
-from .tabular import Estimator, TableModel
 
 CLASSES: dict[str, type[Estimator]] = {
     c.__name__: c for c in (HorseshoeRegressor, HorseshoeClassifier)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..infer.train import Status
+from ..train.history import Status
 
 MOST_DRAWS = 1_000_000
 # Constructor arguments that files of the present format may lack: they get the default,

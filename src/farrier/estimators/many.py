@@ -10,9 +10,10 @@ import numpy as np
 from sklearn.base import clone
 
 from ..console import progress
-from ..infer.parallel import train_many
-from ..infer.processes import alone, bytes_of, count, is_first, rank, together
-from ..infer.train import Job, Run, Status
+from ..scale.processes import alone, bytes_of, count, is_first, rank, together
+from ..train.history import Status
+from ..train.loop import Job, Run
+from ..train.parallel import train_many
 from .base import NetworkEstimator, steps_counter
 from .checks import Unchecked, put_back
 from .files import load

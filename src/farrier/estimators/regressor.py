@@ -11,12 +11,13 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..infer import calibrate, predict
-from ..infer.refine import allotted
+from ..infer import intervals as calibrate
+from ..infer import predict
+from ..infer.sample.chains import allotted
 from ..model.drawn import DrawnNetwork
 from ..model.likelihoods import NOISES, AbstractNoise, AbstractNormalLikelihood
-from ..prepare import Standardiser
-from ..sources import RowSource, Statistics
+from ..scale.rows import RowSource, Statistics
+from ..units import Standardiser
 from .base import Callback, by_pieces
 from .checks import (
     Unchecked,

@@ -7,9 +7,9 @@ import numpy as np
 from scipy import stats
 
 from ..infer.psis import GOOD, USABLE
-from ..infer.train import History, Status
 from ..model.drawn import DrawnNetwork
 from ..model.likelihoods import AbstractNormalLikelihood
+from ..train.history import History, Status
 from .base import NetworkEstimator
 
 SHOWN = 10  # columns that are on, by name

@@ -7,19 +7,19 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..displays import (
-    LEVELS,
-    BandDisplay,
-    CalibrationDisplay,
-    HistoryDisplay,
-    NodesDisplay,
-)
 from ..infer.compact import Nodes
 from ..infer.freeze import is_normal
 from ..infer.psis import log_weights, pareto_k
 from ..infer.relevance import input_shares
 from ..model.drawn import DrawnNetwork
 from ..model.network import Network
+from ..views.displays import (
+    LEVELS,
+    BandDisplay,
+    CalibrationDisplay,
+    HistoryDisplay,
+    NodesDisplay,
+)
 from .base import NetworkEstimator
 from .checks import Unchecked, checked_level, numbers_only
 from .draws import posterior_draws, to_arviz

@@ -8,8 +8,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from ..portable import Predictor, quadrature
 from .graph import DOUBLE, FLOAT, LABELS, Graph
+from .portable import Predictor, quadrature
 
 BISECTIONS = 24  # each halves a bracket of a few standard deviations
 MOST_GAP = 80.0  # between two outputs: exp of it is finite in single precision

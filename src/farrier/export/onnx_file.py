@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..infer.freeze import Draws, Moments
-from ..portable import Predictor
 from . import network
 from .graph import DOUBLE, FLOAT, LABELS, Graph, ModelProto
+from .portable import Predictor
 from .predictor import to_numpy
 from .table import table_features
 

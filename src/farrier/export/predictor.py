@@ -9,9 +9,9 @@ import numpy as np
 from ..estimators.base import NetworkEstimator
 from ..estimators.classifier import HorseshoeClassifier
 from ..estimators.regressor import DEPTHS, HorseshoeRegressor
-from ..estimators.tabular import TableModel
 from ..infer.freeze import Draws, Moments
-from ..portable import Predictor
+from ..tables.model import TableModel
+from .portable import Predictor
 
 
 def to_numpy(

@@ -40,11 +40,7 @@ from ..core.weights import AbstractNormalWeights, NormalLaw
 from ..model.drawn import AnyNetwork, DrawnNetwork
 from ..model.inputs import InputScales
 from ..model.layers import Layer
-from ..model.likelihoods import (
-    MOST_LOG,
-    AbstractLikelihood,
-    AbstractNormalLikelihood,
-)
+from ..model.likelihoods import MOST_LOG, AbstractLikelihood, AbstractNormalLikelihood
 from ..model.network import Network
 from .predict import noise_sds
 

@@ -30,7 +30,7 @@ from scipy import stats
 from ..core.random import normals
 from ..model.drawn import AnyNetwork, DrawKey, DrawnNetwork
 from ..model.likelihoods import AbstractNormalLikelihood
-from .train import pad_rows
+from ..train.data import pad_rows
 
 CHUNK_VALUES = 2**19  # draws at once x rows x widest layer: what a cache holds ...
 LEAST_CHUNK = 512  # ... but no fewer rows: a chunk has a cost of its own

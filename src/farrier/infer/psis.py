@@ -28,7 +28,7 @@ from ..model.inputs import InputScales
 from ..model.layers import Layer
 from ..model.likelihoods import AbstractNormalLikelihood
 from ..model.network import Network, SampledNetwork
-from .train import pad_rows
+from ..train.data import pad_rows
 
 DRAWS = 2_000
 DRAWS_AT_ONCE = 20

@@ -24,8 +24,11 @@ from ..core.random import fold_in
 from ..core.weights import FactorisedWeights
 from ..model.layers import Layer
 from ..model.network import ACTIVATIONS, Network
+from ..train.data import round_up
+from ..train.history import Removal
+from ..train.loop import Job, Run
+from ..train.step import TrainState, converted
 from .compact import drop, target_noise, with_layers
-from .train import Job, Removal, Run, TrainState, converted, round_up
 
 TOGETHER = 0.01  # most of a variance that the nodes that leave may have had
 BEGIN = 0.1  # share of the budget in which all stay: nothing is learned yet

@@ -12,16 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..prepare import Moments, Sample
-from .columns import (
-    BOOLEANS,
-    ERROR,
-    KINDS,
-    Column,
-    Series,
-    checked_levels,
-    kind_of,
-)
+from ..units import Moments, Sample
+from .columns import BOOLEANS, ERROR, KINDS, Column, Series, checked_levels, kind_of
 from .files import Frame, TableError, imported
 from .table import (
     MOST_CLASSES,

@@ -1,0 +1,1 @@
+"""Timings of compilation, training and prediction; `make bench` runs them."""

@@ -1,1 +1,0 @@
-"""One file for each figure or table of the paper; `farrier reproduce` runs them."""

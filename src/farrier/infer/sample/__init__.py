@@ -1,0 +1,1 @@
+"""MCMC: the target density, Markov chains and how they move."""

@@ -1,0 +1,1 @@
+"""Data larger than memory, several devices and several processes."""

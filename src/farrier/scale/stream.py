@@ -1,0 +1,369 @@
+"""Training from rows that are not on the device: batch after batch, read ahead.
+
+The rows are cut into lanes: lane l of L has the rows from l N / L to (l + 1) N / L, and
+gives 1 / L of each batch. In each pass a lane takes its pieces (row groups of a file)
+in an order of its own, a few at a time, and shuffles their rows. The batch of a step
+depends on the key and on the step alone: a run goes on in the middle of a pass, and any
+number of processes, each with its share of the lanes, sees the same batches.
+"""
+
+import bisect
+import copy
+import itertools
+import math
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from ..train.data import RECORDS_PER_CHUNK, pad_rows
+from ..train.schedule import Schedule
+from ..train.step import TrainState, compiled, step_on
+from .placement import OneDevice
+from .processes import peers
+
+LANES = 8
+BUFFER_ROWS = 2**16  # of each lane, shuffled together; at least a piece
+BLOCK_VALUES = 2**22  # inputs that go to the device at once
+PLACES = 16  # from which a few rows are taken
+AHEAD = 2  # blocks that are read while the device is at work
+
+Part: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]  # inputs, targets, weights
+
+
+Pieces: TypeAlias = list[tuple[int, int]]  # first rows, and those after the last
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Rows that can be read piece by piece, in the units of the network."""
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        ...
+
+    @property
+    def pieces(self) -> Sequence[int]:
+        """Numbers of the first rows of the pieces that are best read whole."""
+        ...
+
+    def read(self, first: int, last: int) -> Part:
+        """The rows from `first` to before `last`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Held:
+    """A source in memory, or mapped into it."""
+
+    x: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+    piece: int = 2**14
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return len(self.x)
+
+    @property
+    def pieces(self) -> Sequence[int]:
+        """Equal ones."""
+        return range(0, self.rows, self.piece)
+
+    def read(self, first: int, last: int) -> Part:
+        """The rows from `first` to before `last`."""
+        part = slice(first, last)
+        return self.x[part], self.y[part], self.weight[part]
+
+
+class Block(eqx.Module):
+    """Batches of a few steps, on the device."""
+
+    x: Float[Array, "steps batch d_in"]
+    y: Float[Array, "steps batch targets"] | Int[Array, "steps batch"]
+    weight: Float[Array, "steps batch"]  # rows of the data set that each stands for
+
+
+@dataclass
+class Lane:
+    """Rows from `first` to before `last` of a source, in the order of each pass."""
+
+    source: Source
+    first: int
+    last: int
+    seed: tuple[int, ...]  # of its orders
+    _plan: tuple[int, list[Pieces]] = (-1, [])  # of one pass
+    _held: tuple[Pieces, Part] | None = None
+
+    def take(self, epoch: int, first: int, count: int) -> Part:
+        """So many rows of a pass from its row `first` on; fewer at its end."""
+        parts = []
+        begin = 0
+        for buffer in self._buffers(epoch):
+            end = begin + sum(high - low for low, high in buffer)
+            low, high = max(begin, first) - begin, min(end, first + count) - begin
+            if low < high:
+                rows = self._shuffled(buffer, epoch, begin)
+                x, y, weight = (values[low:high] for values in rows)
+                parts.append((x, y, weight))
+            begin = end
+        if len(parts) < 2:
+            return parts[0] if parts else self.source.read(self.first, self.first)
+        x, y, weight = (np.concatenate(values) for values in zip(*parts, strict=True))
+        return x, y, weight
+
+    def _buffers(self, epoch: int) -> list[Pieces]:
+        """The pieces of this lane in the order of a pass, a few together."""
+        if self._plan[0] != epoch:
+            starts = self.source.pieces
+            low = bisect.bisect_right(starts, self.first)
+            inner = starts[low : bisect.bisect_left(starts, self.last)]
+            cuts = [self.first, *inner, self.last]
+            pieces = [*itertools.pairwise(cuts)]
+            order = np.random.default_rng((*self.seed, epoch)).permutation(len(pieces))
+            self._plan = (epoch, _buffered([pieces[i] for i in order]))
+        return self._plan[1]
+
+    def _shuffled(self, buffer: Pieces, epoch: int, begin: int) -> Part:
+        """The rows of a buffer; the last one is kept."""
+        if self._held is None or self._held[0] is not buffer:
+            self._held = None  # before the next is read: memory holds one
+            read = [self.source.read(low, high) for low, high in buffer]
+            seed = (*self.seed, epoch, begin + 1)
+            order = np.random.default_rng(seed).permutation(
+                sum(len(p[0]) for p in read)
+            )
+            x, y, weight = (np.concatenate(v)[order] for v in zip(*read, strict=True))
+            self._held = buffer, (x, y, weight)
+        return self._held[1]
+
+
+def _buffered(pieces: Pieces) -> list[Pieces]:
+    """Pieces in groups of about `BUFFER_ROWS` rows."""
+    buffers, size = [], math.inf
+    for low, high in pieces:
+        if size >= BUFFER_ROWS:
+            buffers.append([])
+            size = 0
+        buffers[-1].append((low, high))
+        size += high - low
+    return buffers
+
+
+class Stream:
+    """The rows of a source, as `train` asks for them.
+
+    Parameters
+    ----------
+    key
+        Of the orders in which rows come.
+    placement
+        The devices that train, and the rows of a batch that are read here.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        batch_size: int,
+        key: PRNGKeyArray,
+        placement: OneDevice | None = None,
+    ) -> None:
+        self.rows = source.rows
+        self.share = max(1, batch_size // LANES)  # rows that a lane gives to a batch
+        self.batch_size = LANES * self.share
+        self._source = source
+        self._placement = OneDevice() if placement is None else placement
+        self._own = self._placement.share(self.batch_size)
+        words = [int(word) for word in np.asarray(jr.key_data(key))]
+        cuts = [number * self.rows // LANES for number in range(LANES + 1)]
+        self._longest = max(b - a for a, b in itertools.pairwise(cuts))
+        first, last = self._own.start, self._own.stop
+        numbers = range(first // self.share, -(-last // self.share))
+        self._lanes = [
+            Lane(source, cuts[number], cuts[number + 1], (*words, number))
+            for number in numbers
+        ]
+        self._skip = first - self.share * numbers.start  # rows that others read
+        self._reader: Iterator[tuple[int, Part]] = iter(())
+        self._begins: int | None = None  # the step at which its next block begins
+
+    @property
+    def shuffled(self) -> int:
+        """Rows that are shuffled for a pass: all."""
+        return self.rows
+
+    @property
+    def batches(self) -> int:
+        """Steps in one pass over the rows."""
+        return -(-self._longest // self.share)
+
+    def some(self, count: int) -> Float[Array, "count d_in"]:
+        """Inputs of so many rows, from places spread evenly over all."""
+        places = np.linspace(0, self.rows, PLACES, endpoint=False).astype(int).tolist()
+        each = -(-count // PLACES)
+        with self._placement.together():
+            read = [self._source.read(p, min(p + each, self.rows))[0] for p in places]
+        return jnp.asarray(np.concatenate(read)[:count], float)
+
+    def advance(
+        self,
+        state: TrainState,
+        schedule: Schedule,
+        steps_per_record: int,
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple[TrainState, Float[Array, "records terms"]]:
+        """The state after one more chunk of steps, and its records."""
+        step, end = int(state.step), int(schedule.end)
+        place = self._placement
+        total = jnp.asarray(self.rows, float)
+        state, total, schedule, key = place.spread((state, total, schedule, key))
+        records = []
+        for _ in range(RECORDS_PER_CHUNK):
+            sums = place.spread(jnp.zeros(len(state.network.term_names()) + 1))
+            last = step + steps_per_record
+            while step < min(last, end):
+                block = self._next(step, steps_per_record)
+                step = min(step + len(block.weight), last)
+                stop = place.spread(jnp.asarray(min(step, end), jnp.int32))
+                with peers():
+                    state, sums = run_block(
+                        state, sums, block, total, schedule, stop, place, key=key
+                    )
+            with peers():
+                sums = place.gathered(sums)
+            records.append(sums[:-1] / sums[-1])  # NaN where no step was finite
+        with peers():
+            return place.gathered(state), jnp.stack(records)
+
+    def _next(self, step: int, steps_per_record: int) -> Block:
+        """The block that begins at a step; those after it are read meanwhile."""
+        with self._placement.together():
+            if self._begins != step:
+                blocks = self._without_reader()._blocks(step, steps_per_record)
+                self._reader = read_ahead(blocks)
+            self._begins, part = next(self._reader)
+        return Block(*(self._placement.block(v, self.batch_size) for v in part))
+
+    def _without_reader(self) -> "Stream":
+        """The same rows for a thread of their own, with lanes that no other reads.
+
+        The thread must not hold the reader: it ends when nobody else does.
+        """
+        twin = copy.copy(self)
+        twin._reader = iter(())
+        twin._lanes = [replace(v, _plan=(-1, []), _held=None) for v in self._lanes]
+        return twin
+
+    def _blocks(self, first: int, steps_per_record: int) -> Iterator[tuple[int, Part]]:
+        """From a step on, without end, blocks and the steps at which the next begin."""
+        values = self.batch_size * self._source.read(0, 1)[0].shape[1]
+        parts = -(-steps_per_record * values // BLOCK_VALUES)
+        length = -(-steps_per_record // parts)
+        for record in itertools.count(first, steps_per_record):
+            ends = record + steps_per_record
+            for begin in range(record, ends, length):
+                batches = [self.batch(step) for step in range(begin, begin + length)]
+                x, y, weight = (np.stack(v) for v in zip(*batches, strict=True))
+                yield min(begin + length, ends), (x, y, weight)
+
+    def batch(self, step: int) -> Part:
+        """The rows of a step from the lanes that are read here; weights are as in (T1).
+
+        A lane that has no rows left in a pass gives rows of weight 0.
+        """
+        epoch, place = divmod(step, self.batches)
+        parts = []
+        for lane in self._lanes:
+            x, y, weight = lane.take(epoch, place * self.share, self.share)
+            weight = weight * self.batches
+            parts.append([pad_rows(v, self.share) for v in (x, y, weight)])
+        own = slice(self._skip, self._skip + self._own.stop - self._own.start)
+        x, y, weight = (np.concatenate(v)[own] for v in zip(*parts, strict=True))
+        return x, y, weight
+
+
+@compiled
+def run_block(
+    state: TrainState,
+    sums: Float[Array, " terms_and_one"],
+    block: Block,
+    total: Float[Array, ""],
+    schedule: Schedule,
+    stop: Int[Array, ""],
+    place: OneDevice,
+    *,
+    key: PRNGKeyArray,
+) -> tuple[TrainState, Float[Array, " terms_and_one"]]:
+    """The steps of a block that come before `stop`; their terms are added to `sums`."""
+    arrays, static = eqx.partition(state, eqx.is_array)
+
+    def steps(block: Block, rest):
+        start, total, schedule, stop, key = rest
+
+        def one(carry, batch: Block):
+            def step(carry):
+                arrays, sums = carry
+                rows = batch.x, batch.y, batch.weight
+                now = eqx.combine(arrays, static)
+                new, terms = step_on(now, rows, total, schedule, place.part, key=key)
+                return eqx.filter(new, eqx.is_array), sums + terms
+
+            return lax.cond(carry[0].step < stop, step, lambda c: c, carry), None
+
+        return lax.scan(one, start, block)[0]
+
+    rest = (arrays, sums), total, schedule, stop, key
+    arrays, sums = place.by_parts(steps)(block, rest)
+    return eqx.combine(arrays, static), sums
+
+
+Item = TypeVar("Item")
+
+
+def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The same items, made by a thread that is a few of them ahead."""
+    ready: queue.Queue[Item | BaseException] = queue.Queue(AHEAD)
+    stopped = threading.Event()
+
+    def put(item: Item | BaseException) -> None:
+        while not stopped.is_set():
+            try:
+                ready.put(item, timeout=0.1)
+                break
+            except queue.Full:
+                continue
+
+    def work() -> None:
+        try:
+            for item in items:
+                put(item)
+                if stopped.is_set():
+                    return
+        except BaseException as error:  # goes to who waits for the item
+            put(error)
+        else:
+            put(StopIteration())
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        while True:
+            item = ready.get()
+            if isinstance(item, StopIteration):
+                return
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stopped.set()

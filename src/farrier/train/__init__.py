@@ -1,0 +1,1 @@
+"""Training: settings, rows, schedule, steps and the loop over them."""

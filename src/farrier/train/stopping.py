@@ -1,0 +1,54 @@
+"""When training may stop, and whether it ended too early (T3, T4)."""
+
+import math
+
+import numpy as np
+
+from .history import History
+
+PLATEAU_RECORDS = 40  # a tenth of the budget
+
+
+LEAST_RECORDS = 10  # from which a slope at the end is told
+
+
+def gain_left(history: History, since: int, until: int) -> float:
+    """Upper limit, in nats, on what the bound will still gain by step `until` (T3).
+
+    A straight line through the last records after step `since`: two standard errors
+    above its slope, carried on to the end. Infinite while there are too few records.
+    """
+    recent = (history.step > since) & np.isfinite(history.bound)
+    step = history.step[recent][-PLATEAU_RECORDS:]
+    bound = history.bound[recent][-PLATEAU_RECORDS:]
+    if len(step) < PLATEAU_RECORDS:
+        return math.inf
+    slope, error = _line(step, bound)
+    return float((slope + 2 * error) * (until - step[-1]))
+
+
+def rise_at_the_end(history: History, settled: int = 0) -> float:
+    """Least, in nats, that the bound surely gained at the end of a run (T4).
+
+    A straight line through the last fifth of its records, or the last half of those
+    after the step `settled`, from which the objective stayed as it was, if these are
+    fewer: two standard errors under its slope, times its length. Zero where that is
+    less, or where there are too few records.
+    """
+    finite = np.isfinite(history.bound)
+    step, bound = history.step[finite], history.bound[finite]
+    last = min(len(step) // 5, int((step > settled).sum()) // 2)
+    if last < LEAST_RECORDS:
+        return 0.0
+    step, bound = step[-last:], bound[-last:]
+    slope, error = _line(step, bound)
+    return max(0.0, float((slope - 2 * error) * (step[-1] - step[0])))
+
+
+def _line(step: np.ndarray, bound: np.ndarray) -> tuple[float, float]:
+    """Slope of a straight line through records, and its standard error."""
+    centred = step - step.mean()
+    spread = (centred**2).sum()
+    slope = (centred * bound).sum() / spread
+    residual = bound - bound.mean() - slope * centred
+    return slope, math.sqrt((residual**2).sum() / (len(step) - 2) / spread)

@@ -1,0 +1,1 @@
+"""Figures, text and reports about a fitted model."""

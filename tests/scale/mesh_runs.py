@@ -1,0 +1,152 @@
+"""Runs of `tests/infer/test_processes.py`, each in processes of its own.
+
+python mesh_runs.py NAME FOLDER [RANK PORT]: what a run ends with goes to FOLDER.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+
+import farrier
+from farrier.core.priors import Horseshoe
+from farrier.infer import shrink
+from farrier.model.likelihoods import GaussianNoise
+from farrier.model.network import Network
+from farrier.scale import placement
+from farrier.scale.placement import Meshed, OneDevice
+from farrier.scale.stream import Block, Held, Part, Stream, run_block
+from farrier.train.config import TrainConfig
+from farrier.train.loop import Job, Run, train
+
+ROWS, STEPS, WIDTH = 1_003, 200, 16
+placement.WIDE = WIDTH
+shrink.PAYS = 1.2e6  # so little that nodes leave, and so much that they leave once
+
+
+def table() -> Held:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(ROWS, 3))
+    return Held(x, np.sin(2 * x[:, :1]), np.ones(ROWS), piece=37)
+
+
+def job(where: OneDevice | None, source: Held) -> Job:
+    noise = GaussianNoise().build(1, rows=ROWS)
+    network = Network.create(3, (WIDTH,), noise, Horseshoe(), key=jr.key(0))
+    config = TrainConfig(steps=STEPS, batch_size=64, kl_warm_up=0.2)
+    data = Stream(source, batch_size=64, key=jr.key(1), placement=where)
+    return Job(
+        Run.create(network, config), data, config, jr.key(2), shrink=shrink.shrunk
+    )
+
+
+def write(file: Path, run: Run) -> None:
+    layers = run.state.network.layers
+    np.savez(
+        file,
+        bound=run.history.bound,
+        nodes=np.concatenate([np.asarray(layer.nodes) for layer in layers]),
+        kernel=np.asarray(layers[0].weights.kernel.loc),
+    )
+
+
+def devices(folder: Path) -> None:
+    """One process: one device, and eight of which two share each part of the rows."""
+    for name, where in {"one": None, "eight": Meshed.over(jax.devices(), 2)}.items():
+        write(folder / f"{name}.npz", train(job(where, table())))
+    (folder / "program.txt").write_text(program(Meshed.over(jax.devices())))
+
+
+def program(where: Meshed) -> str:
+    """What XLA has made of a block of steps."""
+    work = job(where, table())
+    run, total, key = work.run, jnp.asarray(ROWS, float), work.key
+    sums = jnp.zeros(len(run.state.network.term_names()) + 1)
+    stop = jnp.asarray(2, jnp.int32)
+    state, schedule, sums, total, stop, key = where.spread(
+        (run.state, run.schedule, sums, total, stop, key)
+    )
+    assert isinstance(work.data, Stream)
+    rows = [np.stack([v, v]) for v in work.data.batch(0)]
+    block = Block(*(where.block(values, 64) for values in rows))
+    whole: Any = run_block
+    lowered = whole.lower(state, sums, block, total, schedule, stop, where, key=key)
+    return lowered.compile().compiled.as_text()
+
+
+@dataclass(frozen=True)
+class Broken(Held):
+    """A source in which the second process finds what it cannot read."""
+
+    def read(self, first: int, last: int) -> Part:
+        if jax.process_index() == 1 and last > first > ROWS / 2:
+            raise ValueError("row group 7 is damaged")
+        return super().read(first, last)
+
+
+def said(work: Callable[[], object]) -> str:
+    try:
+        work()
+    except (ValueError, OSError, RuntimeError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def policies() -> list[int]:
+    """How the threads of this process are scheduled, on Linux."""
+    tasks = Path("/proc/self/task")
+    if not tasks.exists():
+        return []
+    return sorted({os.sched_getscheduler(int(task.name)) for task in tasks.iterdir()})
+
+
+def processes(folder: Path, rank: int, port: int) -> None:
+    """Two processes with one device each; then what stops them, and many fits."""
+    farrier.distributed(f"127.0.0.1:{port}", 2, rank)
+    where = placement.current()
+    write(folder / f"process_{rank}.npz", train(job(where, table())))
+
+    held = table()
+    x, y = held.x[:64], held.y[:64, 0]
+
+    def fit(shift: float = 0.0, **where_and_who) -> None:
+        model = farrier.HorseshoeRegressor((4,), max_iter=3, random_state=0)
+        model.fit(x + shift, y, **where_and_who)
+
+    def interrupt(share: float, history: object) -> None:
+        if rank == 1 and share < 0.5:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    broken = Broken(held.x, held.y, held.weight, piece=37)
+    found = {
+        "broken": said(lambda: train(job(where, broken))),
+        "folder": said(lambda: fit(checkpoint=folder / "none" / "x.checkpoint")),
+        "rows": said(lambda: fit(shift=float(rank))),
+        "bad values": said(lambda: fit(shift=np.nan if rank else 0.0)),
+    }
+    many = farrier.fit_many(
+        farrier.HorseshoeRegressor((4,), max_iter=3, random_state=0),
+        x,
+        y,
+        rows=[np.arange(n, 64, 3) for n in range(3)],
+    )
+    found["many"] = [model.predict(x[:5]).tolist() for model in many]
+    model = farrier.HorseshoeRegressor((4,), max_iter=30)
+    model.fit(x, y, callback=interrupt)
+    found["interrupted"] = [str(model.history_.status), model.predict(x[:5]).tolist()]
+    found["policies"] = policies()
+    (folder / f"said_{rank}.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    name, folder, *numbers = sys.argv[1:]
+    globals()[name](Path(folder), *map(int, numbers))
