@@ -1,21 +1,20 @@
-"""What the estimators share: settings, training, node reports, files."""
+"""What the estimators share: their settings, and how they fit.
+
+`fit` checks its input, calls `farrier.fit`, and assigns `model_` last, so that a fit
+that fails leaves the estimator as it was. All learned attributes read `model_`.
+"""
 
 import abc
 import copy
 import dataclasses
 import hashlib
-import math
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import partial, wraps
-from importlib.metadata import version
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Self, TypeAlias, TypeVar, cast
+from typing import Any, Self, TypeAlias
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -23,121 +22,111 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .. import persist
-from ..checkpoint import (
-    history_arrays,
-    numbered,
-    read_history,
-    read_seed,
-    resume,
-    write_checkpoint,
-)
+from ..checkpoint import numbered, read_seed
 from ..console import progress
-from ..core.posteriors import POSTERIORS, AbstractPosterior, Tied
+from ..core.posteriors import WEIGHT_POSTERIORS, AbstractWeightPosterior
 from ..core.priors import PRIORS, AbstractPrior
-from ..infer.compact import NEARLY_ALL, Compaction, Nodes, compact, drop, find_nodes
-from ..infer.ensemble import WEIGHTS, Restart, Restarts, mixed
-from ..infer.freeze import can_fix, fixed, form_of_fixed
-from ..infer.sample.chains import (
-    REFINEMENTS,
-    AbstractRefinement,
-    Fit,
-    Sampling,
-    Start,
-    each_of,
-    kinds_of,
-    refine,
-    samples_all,
+from ..fit import (
+    FitRows,
+    FittedModel,
+    Plan,
+    Recipe,
+    Sample,
+    Units,
+    Watch,
+    best_first,
+    checkpoint_writer,
+    complete,
+    key_for,
+    plan_fit,
+    train_plan,
+    with_total,
 )
-from ..infer.shrink import can_shrink, could_pay, shrunk
-from ..model.drawn import AnyNetwork, DrawnNetwork
-from ..model.inputs import InputScales
-from ..model.likelihoods import NOISES, AbstractLikelihood, Categorical
-from ..model.network import ACTIVATIONS, Network
-from ..scale.placement import current
-from ..scale.processes import check_same, file_of_first, from_first, is_first, together
-from ..scale.rows import RowSource, Statistics, as_source
-from ..scale.stream import LANES, Held, Part, Source, Stream
+from ..infer.sample.settings import REFINEMENTS, AbstractRefinement
+from ..model.likelihoods import AbstractLikelihood
+from ..model.network import ACTIVATIONS
+from ..model.posterior import VariationalPosterior
+from ..scale.placement import ONE_DEVICE, AbstractPlacement, OneDevice
+from ..scale.rows import ArrayRows, RowSource, Statistics, as_source
+from ..scale.stream import LANES, Stream
 from ..tables.files import check_writable
-from ..train.config import KlRelease, TrainConfig
+from ..train.config import TrainConfig, Training
 from ..train.data import Data, run_chunk
 from ..train.history import History, Status
-from ..train.loop import Job, Rows, Run, train
-from ..train.parallel import train_many
-from ..train.step import converted
-from ..train.stopping import rise_at_the_end
-from ..units import Standardiser, as_it_is, merge_rows
+from ..train.loop import Job, Run
+from ..units import Standardiser, identity_units, merge_rows
+from .attributes import FittedAttributes
 from .callbacks import CallbackSupportMixin, watcher, with_callbacks
 from .checks import (
     Unchecked,
-    all_or_nothing,
     checked_choice,
     checked_count,
-    checked_level,
-    checked_number,
     checked_positive,
     numbers_only,
-    warn,
 )
+from .warnings import warn_of_fit
 
-SMALL = 1_024  # up to so many rows a step sees all of them
-BATCH = 512
-STEPS = 6_000  # budget of a small table
-FEW_ROWS = 256  # with so few rows, wide networks need longer to leave the constant ...
-STEPS_FEW_ROWS = 10_000  # ... and steps are cheap
-STEPS_A_ROW = 4  # budget of a large table, which has more to learn ...
-MOST_STEPS = 160_000  # ... but never more than this
-CHECK_ROWS = 10_000  # training rows kept for the self-check of compaction
-SCORE_ROWS = 1_000  # training rows from which node scores are worked out
-RISING = 0.02  # nats a row; a bound that rises by more at the end is not there yet
-AGREE = 1.1  # an R-hat over this says that chains have not met
-# What a fit before has left behind.
-OUTDATED = ("_compaction", "compaction_", "_node_report", "_input_report")
-OUTDATED += ("sampling_", "restarts_", "_start", "_interval_depths")
-ENDED = (Status.CONVERGED, Status.BUDGET)
-PARTIAL_WARM_UP = 1_000  # steps of partial_fit over which the KL weight rises
-
+PARTIAL_ANNEALING = 1_000  # steps of partial_fit over which the KL weight rises
+ENDLESS = 2**30  # steps of partial_fit, which never knows its last one
 
 Callback: TypeAlias = Callable[[float, History], None]
 
 
-Method = TypeVar("Method", bound=Callable)
+@dataclass(frozen=True)
+class CheckedRows:
+    """Rows that were checked, and what the estimator learned from them.
 
-
-def passes_of(steps: int, rows: int) -> int:
-    """Passes over so many rows, in batches of the default, with so many steps or more.
-
-    Or none yet: settings may be made before there are rows.
+    Parameters
+    ----------
+    x, y, weight
+        Inputs, targets (2-dimensional, or class numbers) and weights of the rows.
+    learned
+        Attributes of the estimator, such as `n_features_in_`, to be set after the fit.
     """
-    batches = 1 if rows <= SMALL else math.ceil(rows / BATCH)
-    return math.ceil(steps / batches)
+
+    x: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+    learned: dict[str, Any]
 
 
-def by_pieces(method: Method) -> Method:
-    """A prediction that also takes a source of rows, which it reads piece by piece."""
+@dataclass(frozen=True)
+class CheckedSource:
+    """A source of rows that was read once, and what the estimator learned from it.
 
-    @wraps(method)
-    def predict(self: Any, X: Unchecked, *more: Any, **settings: Any) -> Any:
-        if not isinstance(X, RowSource):
-            return method(self, X, *more, **settings)
-        found = [method(self, piece, *more, **settings) for piece in X.inputs()]
-        if isinstance(found[0], tuple):
-            return tuple(np.concatenate(part) for part in zip(*found, strict=True))
-        return np.concatenate(found)
+    Parameters
+    ----------
+    rows
+        The source, in the units of the network.
+    sample
+        Some of the rows, in the units of the network.
+    """
 
-    return cast(Method, predict)
+    rows: RowSource
+    sample: tuple[np.ndarray, np.ndarray, np.ndarray]
+    units: Units
+    total: float
+    learned: dict[str, Any]
 
 
-class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
+@dataclass(frozen=True)
+class Fitting:
+    """A fit that is planned: all that is needed to train and to complete it."""
+
+    plan: Plan
+    learned: dict[str, Any]
+    mark: str = ""
+    checkpoint: Path | None = None
+    callback: Callback | None = None
+    watch: list[Watch] = field(default_factory=list)
+
+
+class NetworkEstimator(FittedAttributes, CallbackSupportMixin, BaseEstimator):
     """What regression and classification share."""
 
     n_features_in_: int
     feature_names_in_: np.ndarray
-    compaction_: Compaction
-    network_: AnyNetwork
-    _fixed: dict[int, DrawnNetwork]  # draws that predictions are made with
-    sampling_: Sampling
-    restarts_: tuple[Restart, ...]
+    _default_annealing: float
 
     def __init__(
         self,
@@ -145,21 +134,12 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         activation="gelu",
         *,
         prior="narrow-horseshoe",
-        posterior="factorised",
+        posterior="mean-field",
         likelihood: Any = "heteroscedastic",
-        kl_weight=1.0,
-        kl_warm_up=0.8,
-        learning_rate_init=0.01,
-        batch_size="auto",
-        max_iter="auto",
-        averaging=0.0,
         n_restarts=1,
         refine=None,
-        input_horseshoe=False,
-        early_stopping=True,
-        tol=1e-3,
+        training=Training(),  # noqa: B008: frozen
         standardise=True,
-        shrink=True,
         n_draws=200,
         warm_start=False,
         random_state=None,
@@ -170,89 +150,56 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         self.prior = prior
         self.posterior = posterior
         self.likelihood = likelihood
-        self.kl_weight = kl_weight
-        self.kl_warm_up = kl_warm_up
-        self.learning_rate_init = learning_rate_init
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.averaging = averaging
         self.n_restarts = n_restarts
         self.refine = refine
-        self.input_horseshoe = input_horseshoe
-        self.early_stopping = early_stopping
-        self.tol = tol
+        self.training = training
         self.standardise = standardise
-        self.shrink = shrink
         self.n_draws = n_draws
         self.warm_start = warm_start
         self.random_state = random_state
         self.verbose = verbose
 
-    # -- what a user asks of a fitted network -------------------------------------
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; `training__learning_rate` sets a field of `training`."""
+        fields = {
+            name.removeprefix("training__"): params.pop(name)
+            for name in [*params]
+            if name.startswith("training__")
+        }
+        super().set_params(**params)
+        if fields:
+            known = [f.name for f in dataclasses.fields(Training)]
+            unknown = [name for name in fields if name not in known]
+            if unknown:
+                raise ValueError(
+                    f"`training` has no parameter {unknown[0]!r}; it has {known}."
+                )
+            self.training = dataclasses.replace(self.training, **fields)
+        return self
 
-    def width_interval(self, level: float = 0.9) -> tuple[tuple[int, int], ...]:
-        """Central interval of the number of nodes on, one pair for each hidden layer.
-
-        The number is counted in each posterior draw; `widths_` counts the nodes that
-        are on with a probability over one half.
-        """
-        check_is_fitted(self)
-        return self._nodes.width_interval(checked_level(level))
-
-    def compact(self) -> Self:
-        """A smaller estimator that predicts the same; `compaction_` states the cost.
-
-        Nodes that are off are folded into the rest. The result is checked on the
-        training inputs: its predictive means move by less than 1 % of their standard
-        deviation (root mean square), or more nodes are kept.
-        """
-        check_is_fitted(self)
-        if hasattr(self, "compaction_"):
-            return copy.copy(self)
-        self._settle()
-        small = copy.copy(self)
-        small._compaction = small.compaction_ = self._compacted()
-        small.network_ = small.compaction_.network
-        small.__dict__.pop("_run", None)
-        small._fixed = {}
-        kept = small.compaction_.keep
-        small._node_report = Nodes(
-            tuple(s[:, k] for s, k in zip(self._nodes.shares, kept, strict=True)),
-            self._nodes.columns,
-        )
-        return small
-
-    def _settle(self) -> None:
-        """Work out, before a copy is made smaller, what it is to have unchanged."""
-
-    def _predictive(self, draws: int) -> tuple[AnyNetwork, jax.Array]:
-        """The posterior that predictions see, and the key of its draws.
-
-        Draws of a small network are made once: there is nothing random left.
-        """
-        network = self.network_
-        if not isinstance(network, Network) or not can_fix(network, draws):
-            return network, self._key("predict")
-        if draws not in self._fixed:
-            self._fixed[draws] = fixed(network, draws, key=self._key("predict"))
-        return self._fixed[draws], no_key()
-
-    def _compacted(self) -> Compaction:
-        if not hasattr(self, "_compaction"):
-            x, y, _ = self._check_rows
-            key = self._key("predict")
-            self._compaction = compact(
-                self.network_, self._nodes, x, y, self.n_draws, key=key
-            )
-        return self._compaction
-
-    # -- training -----------------------------------------------------------------
+    # -- what differs between regression and classification ------------------------
 
     @abc.abstractmethod
-    def _prepare(
-        self, X: Unchecked, y: Unchecked, sample_weight: Unchecked
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Checked rows, targets as the network needs them, and weights."""
+    def _check_rows(
+        self, X: Unchecked, y: Unchecked, sample_weight: Unchecked, *, reset: bool
+    ) -> CheckedRows:
+        """Checked rows; with `reset`, what they teach is learned anew."""
+
+    @abc.abstractmethod
+    def _check_source(self, source: RowSource) -> CheckedSource:
+        """A source of rows, after one pass over it."""
+
+    @abc.abstractmethod
+    def _target_units(self, y: np.ndarray, weight: np.ndarray) -> Standardiser | None:
+        """Units of the targets; None for classes."""
+
+    @abc.abstractmethod
+    def _likelihood_of(
+        self, learned: dict[str, Any]
+    ) -> Callable[[float], AbstractLikelihood]:
+        """The likelihood as a function of the sum of the row weights."""
+
+    # -- fit -----------------------------------------------------------------------
 
     @with_callbacks
     def _fit(
@@ -262,586 +209,200 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         sample_weight: Unchecked,
         checkpoint: str | Path | None,
         callback: Callback | None,
+        placement: AbstractPlacement,
     ) -> Self:
-        """Train, and store what was learned; all of it, or nothing if it fails."""
-        with all_or_nothing(self), ExitStack() as stack:
-            with together():
-                source = as_source(X, y, sample_weight)
-                rows = self._prepare(X, y, sample_weight) if source is None else ()
-                if checkpoint is not None and is_first():
-                    check_writable(Path(checkpoint))
-            seen = checkpoint
-            if current() is not None:
-                marks = rows if source is None else (source.mark().encode(),)
-                check_same("rows or other settings", self._fingerprint(*marks))
-                seen = stack.enter_context(file_of_first(checkpoint))
-            if source is None:
-                jobs = self._jobs(*rows, checkpoint=seen)
-            else:
-                jobs = [self._streamed_job(source, seen)]
-            after_chunk, at_end = watcher(self, jobs, X, y)
-            runs = self._train(jobs, checkpoint, callback, after_chunk)
-            self._finish(jobs, runs, callback)
-            at_end()
-        return self
-
-    def _jobs(
-        self,
-        x: np.ndarray,
-        y: np.ndarray,
-        weight: np.ndarray,
-        checkpoint: str | Path | None = None,
-    ) -> list[Job]:
-        """The training that checked rows and the settings ask for, fit by fit."""
-        count = self._checked_restarts().count
-        self._checked_widths()
-        self._checked_refine()
-        x, y, weight = merge_rows(x, y, weight)
-        config = self._config(len(x))
-        if not self._goes_on:
-            self._standardise(x, y, weight)
-        x, y = self._x_standard(x), self._targets(y)
-        self._draw_seed(checkpoint, count, lambda: (x, y, weight))
-        data = self._rows(x, y, weight, config.batch_size)
-        self._keep_check_rows(x, y, weight)
-        return self._jobs_on(data, config, x.shape[1], weight.sum(), count, checkpoint)
-
-    def _streamed_job(
-        self, source: RowSource, checkpoint: str | Path | None = None
-    ) -> Job:
-        """The training that a source of rows and the settings ask for."""
-        if self._checked_refine() is not None:
-            raise ValueError(
-                "`refine` samples with all rows in memory: fit with `refine=None`, or "
-                "give arrays of as many rows as fit there."
-            )
-        if self._checked_restarts().count > 1:
-            raise ValueError(
-                "`n_restarts` mixes fits of rows in memory: fit with `n_restarts=1`, "
-                "or give arrays of as many rows as fit there."
-            )
-        self._checked_widths()
-        with together():
-            found = source.statistics()
-        total = self._learn(source, found)
-        rows = InUnits(source, self._in_units)
-        config = self._config(rows.rows)
-        self._draw_seed(checkpoint, 1, lambda: (source.mark().encode(),))
-        data = self._stream(rows, config.batch_size)
-        config = self._config(rows.rows, steps=self._steps(rows.rows, data.batches))
-        sample = self._in_units(*found.sample, np.ones(len(found.sample[0])))
-        self._keep_check_rows(*sample)
-        d_in = sample[0].shape[1]
-        (job,) = self._jobs_on(data, config, d_in, total, 1, checkpoint)
-        return job
-
-    def _learn(self, source: RowSource, found: Statistics) -> float:
-        """Keep what all rows of a source say; returns the sum of their weights."""
-        d_in = len(found.x.mean)
-        if self._goes_on and d_in != self.n_features_in_:
-            raise ValueError(
-                f"X has {d_in} columns; the fit before had {self.n_features_in_}."
-            )
-        self.n_features_in_ = d_in
-        self.__dict__.pop("feature_names_in_", None)
-        if source.names is not None:
-            self.feature_names_in_ = np.asarray(source.names, object)
-        if not self._goes_on:
-            found_x = found.x.standardiser()
-            self._x_standard = found_x if self.standardise else as_it_is(d_in)
-        return found.x.weight
-
-    @abc.abstractmethod
-    def _in_units(
-        self, x: np.ndarray, y: np.ndarray, weight: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows of a source in the units of the network."""
-
-    def _draw_seed(
-        self, checkpoint: str | Path | None, count: int, rows: Callable[[], tuple]
-    ) -> None:
-        """The seed of fits: that of their checkpoints, where there are some already."""
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        if current() is not None:
-            seed = int(from_first(np.asarray(seed, np.int32)))
-        if checkpoint is not None:
-            self._mark = self._fingerprint(*rows())
-            files = [numbered(checkpoint, number) for number in range(count)]
-            stored = [read_seed(file, mark=self._mark) for file in files]
-            seed = next((s for s in stored if s is not None), seed)
-        self._seed = seed
-
-    def _jobs_on(
-        self,
-        data: Rows,
-        config: TrainConfig,
-        d_in: int,
-        total: float,
-        count: int,
-        checkpoint: str | Path | None,
-    ) -> list[Job]:
-        """Trainings on rows in the units of the network; `total` is their weight."""
-        going_on, widths = self._goes_on, self._checked_widths()
-        self.__dict__.pop("_run", None)
-        if going_on and widths == self._built_widths:
-            widths = self._variational().widths  # some may have left since
-        else:
-            self._built_widths = widths
-        self._rows_seen = total
-        jobs = []
-        for number in range(count):
-            likelihood = self._likelihood_for(total, number)
-            network = self._build(d_in, widths, likelihood, number)
-            if going_on:
-                old = self._variational()
-                network = _with_rows(old, _with_columns_of(old, network))
-            run = Run.create(network, config)
-            if checkpoint is not None:
-                run = resume(numbered(checkpoint, number), run)
-            job = Job(run, data, config, self._key("train", number))
-            if self.shrink and can_shrink(job) and could_pay(job):
-                job.shrink = shrunk
-            jobs.append(job)
-        return jobs
-
-    def _rows(
-        self, x: np.ndarray, y: np.ndarray, weight: np.ndarray, batch_size: int
-    ) -> Rows:
-        """The rows where they are trained on: on one device, or over all of a run."""
-        if current() is None:
-            return Data.create(x, y, weight, batch_size=batch_size)
-        if self.refine is not None or self._checked_restarts().count > 1:
-            raise ValueError(
-                "`refine` and `n_restarts` work on one device and cannot be used after "
-                "`farrier.distributed`. Leave them out."
-            )
-        even = -(-batch_size // LANES) * LANES
-        return self._stream(Held(x, y, weight), even)
-
-    def _stream(self, source: Source, batch_size: int) -> Stream:
-        """The rows of a source, where they are trained on."""
-        key = jr.fold_in(self._key("train"), 2**32 - 1)
-        return Stream(source, batch_size=batch_size, key=key, placement=current())
-
-    def _train(
-        self,
-        jobs: list[Job],
-        checkpoint: str | Path | None,
-        callback: Callback | None,
-        watch: Callable[[Run], None],
-    ) -> list[Run]:
-        """The training loop with its progress and its checkpoints."""
-        watchers: list[Callable[[int, Run], None]] = [lambda number, run: watch(run)]
-        if checkpoint is not None and is_first():
-            watchers.append(
-                lambda number, run: write_checkpoint(
-                    numbered(checkpoint, number), run, mark=self._mark, seed=self._seed
-                )
-            )
-        budgets = [job.config.steps for job in jobs]
-        if callback is not None:
-            done = steps_counter(budgets)
-            steps = sum(budgets) * (1 if self.refine is None else 2)
-            watchers.append(lambda n, run: callback(done(n, run) / steps, run.history))
         with ExitStack() as stack:
-            if self.verbose and is_first():
-                show = stack.enter_context(progress(_title(jobs), sum(budgets)))
-                rows, shown = int(jobs[0].data.rows), steps_counter(budgets)
-                watchers.append(lambda n, run: show(shown(n, run), _note(run, rows)))
-
-            def after_chunk(number: int, run: Run) -> None:
-                with together():
-                    for watch in watchers:
-                        watch(number, run)
-
-            if len(jobs) == 1:
-                return [train(jobs[0], partial(after_chunk, 0))]
-            runs = dict(train_many(jobs, after_chunk))
-            return [runs[number] for number in range(len(jobs))]
-
-    def _finish(
-        self, jobs: list[Job], runs: list[Run], callback: Callback | None = None
-    ) -> Self:
-        """Keep what a fit learned, and warn of what its user should know."""
-        data, kept = jobs[0].data, _best_first(runs)
-        self._store(kept[0], int(data.batches))
-        if len(runs) > 1:
-            self._warn_of_restarts(runs, kept)
-        method = self._checked_refine()
-        if method is None or self.history_.status not in ENDED:
-            if len(runs) > 1:
-                self._mix(data, kept)
-            self._warn_of_widths()
-            return self
-        networks = [run.state.result for run in kept]
-        fits: list[Start] = [(network, None) for network in networks]
-        if not samples_all(method, networks):
-            fits = [*self._fits_of(kept)]
-            self._warn_of_widths()
-        per_chain = self._sample(data, method, fits, callback)
-        if per_chain is None:
-            if len(runs) > 1:
-                self._mix(data, kept)
-        elif len(runs) > 1:  # each fit has the share of the chains that began at it
-            begun = np.arange(method.chains) % len(fits)
-            shares = np.bincount(begun, per_chain, minlength=len(fits))
-            self._tell_restarts(kept, fits, shares)
-        else:
-            self._start = fits[0][0]
+            fitting = self._plan(X, y, sample_weight, checkpoint, placement, stack)
+            fitting = dataclasses.replace(fitting, callback=callback)
+            after_chunk, at_end = watcher(self, fitting, X, y)
+            show = stack.enter_context(self._shown(fitting.plan, placement))
+            watch = [
+                lambda number, run: after_chunk(run),
+                *checkpoint_writer(
+                    checkpoint, fitting.mark, fitting.plan.seed, placement
+                ),
+                *reporters(fitting),
+                *show,
+            ]
+            runs = train_plan(fitting.plan, watch, placement)
+        self._complete(fitting, runs)
+        at_end()
         return self
 
-    def _fits_of(self, runs: list[Run]) -> list[Fit]:
-        """The posterior of each run, and what it says of its nodes."""
-        networks = [run.state.result for run in runs]
-        find = lambda n: self._nodes_of(networks[n]) if n else self._nodes
-        nodes = each_of(find, kinds_of(networks), compiles=True)
-        return [*zip(networks, nodes, strict=True)]
-
-    def _mix(self, data: Rows, runs: list[Run]) -> None:
-        """Put a mixture of all fits in the place of the best one (W1)."""
-        assert isinstance(data, Data)
-        fits = self._fits_of(runs)
-        networks = [network for network, _ in fits]
-        method, key = self._checked_restarts(), self._key("predict")
-        weigh = WEIGHTS[method.weights].of_fits
-        weights = weigh(networks, data, self.n_draws, key=key)
-        few = data.x[: int(data.rows) : -(-int(data.rows) // SCORE_ROWS)]
-        self.network_ = self._with_all_outputs(
-            mixed(fits, weights, few, self.n_draws, key=key)
-        )
-        self._tell_restarts(runs, fits, weights)
-        self.__dict__.pop("_node_report", None)
-
-    def _tell_restarts(
-        self, runs: list[Run], fits: Sequence[Start], weights: np.ndarray
-    ) -> None:
-        """Keep what there is to say of each of several fits."""
-        self.restarts_ = tuple(
-            Restart(
-                _last_bound(run),
-                float(weight),
-                nodes.widths if nodes else (),
-                fit.likelihood.name,
-            )
-            for run, weight, (fit, nodes) in zip(runs, weights, fits, strict=True)
-        )
-
-    def _sample(
+    def _plan(
         self,
-        data: Rows,
-        method: AbstractRefinement,
-        fits: list[Start],
-        callback: Callback | None,
-    ) -> np.ndarray | None:
-        """Put draws of the exact posterior in the place of the variational one.
+        X: Unchecked,
+        y: Unchecked,
+        sample_weight: Unchecked,
+        checkpoint: str | Path | None = None,
+        placement: AbstractPlacement = ONE_DEVICE,
+        stack: ExitStack | None = None,
+    ) -> Fitting:
+        """The training runs that rows and settings ask for."""
+        group, start = placement.group, self._start()
+        with group.together():
+            source = as_source(X, y, sample_weight)
+            several = self.refine is not None or self._restarts() > 1
+            if several and (source is not None or placement is not ONE_DEVICE):
+                raise ValueError(
+                    "`refine` and `n_restarts` need all rows in memory and one device: "
+                    "leave them out, or give arrays and no `placement`."
+                )
+            checked = (
+                self._check_rows(X, y, sample_weight, reset=start is None)
+                if source is None
+                else self._check_source(source)
+            )
+            if checkpoint is not None and group.is_first:
+                check_writable(Path(checkpoint))
+        marks = (
+            (source.mark().encode(),)
+            if source is not None
+            else (checked.x, checked.y, checked.weight)
+        )
+        readable = checkpoint
+        if group.count > 1:
+            digest = self._fingerprint(*marks)
+            group.check_same("rows or other settings", digest)
+            if stack is not None:
+                readable = stack.enter_context(group.file_of_first(checkpoint))
+        recipe = self._recipe(checked.learned)
+        if isinstance(checked, CheckedRows):
+            x, y, weight = merge_rows(checked.x, checked.y, checked.weight)
+            units = self._units(x, y, weight) if start is None else start.units
+            x, y = units.x(x), y if units.y is None else units.y(y)
+            marks = (x, y, weight)
+        else:
+            units = checked.units
+        seed, mark = self._seed_of(marks, readable, recipe.restarts, placement)
+        if isinstance(checked, CheckedRows):
+            rows = rows_in_memory(x, y, weight, recipe, seed, placement)
+        else:
+            rows = rows_streamed(checked, recipe, seed, placement)
+        plan = plan_fit(
+            rows, units, recipe, seed=seed, start=start, checkpoint=readable
+        )
+        return Fitting(plan, checked.learned, mark)
 
-        Returns the share of each chain in them; None where there are none.
-        """
-        assert isinstance(data, Data)
+    def _complete(self, fitting: Fitting, runs: list[Run]) -> Self:
+        """Make the fitted model, and assign it with all that was learned."""
+        plan, callback = fitting.plan, fitting.callback
+        method = plan.recipe.refinement
         with ExitStack() as stack:
             show = lambda done, text: None
-            if self.verbose:
+            if self.verbose and method is not None:
                 show = stack.enter_context(progress("sampling", method.iterations))
 
-            def after_chunk(done: int) -> None:
+            def on_sampling(done: int) -> None:
+                assert method is not None
                 show(done, f"{method.chains} chains")
                 if callback is not None:
-                    callback(0.5 + 0.5 * done / method.iterations, self.history_)
+                    history = best_first(runs)[0].history
+                    callback(0.5 + 0.5 * done / method.iterations, history)
 
-            key = self._key("refine")
-            weigh = WEIGHTS[self._checked_restarts().weights].of_kinds
-            found = refine(fits, data, method, after_chunk, weigh, key=key)
-        per_chain = None
-        if found is not None:
-            drawn, self.sampling_, per_chain = found
-            self.network_ = self._with_all_outputs(drawn)
-            self.__dict__.pop("_node_report", None)
-        if found is None or not found[1].is_whole(method):
-            self.history_.status = Status.INTERRUPTED
-        self._warn_of_sampling(method)
-        return per_chain
+            model = complete(plan, runs, on_sampling)
+        self._assign(model, fitting.learned)
+        warn_of_fit(model, runs, self.training, method)
+        return self
 
-    def _variational(self) -> Network:
-        """The posterior that training goes on from."""
-        network = getattr(self, "_start", self.network_)
-        if isinstance(network, Network):
-            return network
-        raise ValueError(
-            "This model was refined and comes from a file, or mixes several fits: it "
-            "holds draws and not the posterior that training could go on from. Call "
-            "`fit` on a new one."
-        )
+    def _assign(self, model: FittedModel, learned: dict[str, Any]) -> None:
+        """All that a fit learned, at once."""
+        for name in ("feature_names_in_",):
+            self.__dict__.pop(name, None)
+        for name, value in learned.items():
+            setattr(self, name, value)
+        self.model_ = model
 
-    def _checked_restarts(self) -> Restarts:
-        found: Any = self.n_restarts
-        if not isinstance(found, Restarts):
-            found = Restarts(count=checked_count("n_restarts", found, least=1))
-        if found.count > 1 and self.warm_start:
-            raise ValueError(
-                "`warm_start` goes on from one posterior, and `n_restarts` asks for "
-                f"{found.count}. Leave one of the two out."
-            )
-        return found
+    def _start(self) -> FittedModel | None:
+        """The model that `fit` goes on from, with `warm_start`."""
+        return self.model_ if self.warm_start and self._is_fitted() else None
 
-    def _checked_refine(self) -> AbstractRefinement | None:
-        if self.refine is None:
-            return None
-        return checked_choice("refine", self.refine, REFINEMENTS, AbstractRefinement)
+    def _is_fitted(self) -> bool:
+        return "model_" in vars(self)
 
-    def _store(self, run: Run, batches: int) -> None:
-        """Keep what a run learned."""
-        self.network_ = run.state.result
-        self.history_ = run.history
-        self.n_iter_ = math.ceil(int(run.state.step) / batches)
-        for outdated in OUTDATED:
-            self.__dict__.pop(outdated, None)
-        self._fixed = {}
-        self._warn_of_run(run.schedule.settled)
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there is a fitted model."""
+        return self._is_fitted()
 
-    def _keep_check_rows(
-        self, x: np.ndarray, y: np.ndarray, weight: np.ndarray
-    ) -> None:
-        """Keep some rows: for node scores, intervals, the self-check of compaction."""
-        every = -(-len(x) // CHECK_ROWS)
-        x, y, weight = (values[::every] for values in (x, y, weight))
-        self._check_rows = (x.astype(np.float32), _narrow(y), weight)
+    def _shown(self, plan: Plan, placement: AbstractPlacement) -> Any:
+        """A block with a progress bar, if there is to be one."""
+        return progress_of(plan, shown=bool(self.verbose) and placement.group.is_first)
 
-    @property
-    def _nodes(self) -> Nodes:
-        """What the posterior says of each node, worked out when first asked for."""
-        check_is_fitted(self)
-        if not hasattr(self, "_node_report"):
-            self._node_report = self._nodes_of(self.network_)
-        return self._node_report
+    # -- partial_fit ---------------------------------------------------------------
 
-    def _nodes_of(self, network: AnyNetwork) -> Nodes:
-        x, *_ = self._check_rows
-        few = jnp.asarray(x[:: -(-len(x) // SCORE_ROWS)], float)
-        return find_nodes(network, few, self.n_draws, key=self._key("nodes"))
-
-    @property
-    def widths_(self) -> tuple[int, ...]:
-        """Nodes on, one number for each hidden layer."""
-        return self._nodes.widths
-
-    @property
-    def node_scores_(self) -> tuple[np.ndarray, ...]:
-        """For each hidden layer, each node's share in what it feeds."""
-        return self._nodes.scores
-
-    @property
-    def node_probabilities_(self) -> tuple[np.ndarray, ...]:
-        """For each hidden layer, the posterior probability that each node is on."""
-        return self._nodes.probability_on
-
-    @property
-    def weight_norms_(self) -> tuple[np.ndarray, ...]:
-        """For each hidden layer, the norm of the expected weights into each node."""
-        check_is_fitted(self)
-        return tuple(np.asarray(norms) for norms in self.network_.expected_norms())
-
-    def _warn_of_run(self, settled: int) -> None:
-        history, rate = self.history_, self.learning_rate_init
-        if history.status is Status.NOT_FINITE:
-            warn(
-                f"The bound stopped being finite at step {history.bad_step}, first in "
-                f"`{history.bad_term}`; {history.skipped} steps were skipped and the "
-                f"training stopped at step {history.step[-1]}. Try a lower "
-                f"`learning_rate_init` (now {rate:.3g}), or look for extreme values."
-            )
-        elif history.skipped:
-            warn(
-                f"{history.skipped} steps were not finite and were skipped, the first "
-                f"at step {history.bad_step} in `{history.bad_term}`. If there are "
-                f"many, try a lower `learning_rate_init` (now {rate:.3g})."
-            )
-        if history.status is Status.INTERRUPTED:
-            done = history.step[-1] if len(history.step) else 0
-            warn(
-                f"Training was interrupted; the model is that of step {done}. Fit "
-                "again, or go on from a checkpoint: `fit(X, y, checkpoint=...)`."
-            )
-        rise = rise_at_the_end(history, settled) / self._rows_seen
-        if history.status is Status.BUDGET and self.early_stopping and rise > RISING:
-            warn(
-                f"Training has not converged: its budget of {self.n_iter_} passes is "
-                f"used up, and at the end of it the bound still rose by {rise:.2g} "
-                "nats a row. Try a larger `max_iter`."
-            )
-
-    def _warn_of_restarts(self, runs: list[Run], kept: list[Run]) -> None:
-        if len(kept) < len(runs):
-            warn(
-                f"The model mixes {len(kept)} of {len(runs)} fits. They ended so: "
-                f"{', '.join(run.history.status for run in runs)}."
-            )
-        if any(run.history.status is Status.INTERRUPTED for run in runs):
-            self.history_.status = Status.INTERRUPTED
-
-    def _warn_of_sampling(self, method: AbstractRefinement) -> None:
-        if self.history_.status is Status.INTERRUPTED:
-            got = self.sampling_.draws if hasattr(self, "sampling_") else 0
-            warn(
-                f"Sampling was interrupted after {got} draws of each chain; the model "
-                f"is {'made of those' if got else 'the variational one'}."
-            )
-        elif self.sampling_.r_hat > AGREE:
-            warn(
-                f"The chains have not mixed: R-hat of the predictions is "
-                f"{self.sampling_.r_hat:.2f} and they are worth "
-                f"{self.sampling_.effective_draws:.0f} independent draws. Predictions "
-                "may be good all the same. For more, try "
-                f"`refine={type(method).__name__}(draws=...)` with more than "
-                f"{self.sampling_.draws} draws."
-            )
-
-    def _warn_of_widths(self) -> None:
-        if self.history_.status is Status.NOT_FINITE:
-            return
-        for index, (on, of) in enumerate(
-            zip(self.widths_, self._built_widths, strict=True), start=1
-        ):
-            if on == 0:
-                warn(
-                    f"All {of} nodes of hidden layer {index} are off: the model "
-                    "predicts a constant. Either the inputs do not tell of the target, "
-                    "or the training was too short: try a larger `max_iter`."
-                )
-            elif on > NEARLY_ALL * of:
-                warn(
-                    f"{on} of {of} nodes of hidden layer {index} are on: the network "
-                    "may be too narrow. Try a larger `hidden_layer_sizes`."
-                )
-
-    def _partial_fit(
-        self, x: np.ndarray, y: np.ndarray, weight: np.ndarray, n_rows
-    ) -> Self:
-        """One pass over the given rows, at a constant learning rate."""
-        if (count := self._checked_restarts().count) > 1:
+    def _partial_fit(self, rows: CheckedRows, n_rows: int | None) -> Self:
+        """One epoch over the given rows, at a constant learning rate."""
+        if self._restarts() > 1:
             raise ValueError(
                 "`partial_fit` goes on from one posterior, and `n_restarts` asks for "
-                f"{count}. Set `n_restarts` to 1, or call `fit`."
+                f"{self.n_restarts}. Set `n_restarts` to 1, or call `fit`."
             )
-        if not hasattr(self, "network_"):
-            widths = self._checked_widths()
-            self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            self._standardise(x, y, weight)
-            self._rows_seen = 0.0
-            self._built_widths = widths
-            likelihood = self._likelihood_for(weight.sum(), 0)
-            network = self._build(x.shape[1], widths, likelihood)
-            endless = self._endless(len(x), warm_up=PARTIAL_WARM_UP)
-            self._run = Run.create(network, endless)
-        elif not hasattr(self, "_run"):  # goes on from a `fit`
-            endless = self._endless(len(x), warm_up=0)
-            self._run = Run.create(self._variational(), endless)
-        self._rows_seen += weight.sum()
-        total = (
-            self._rows_seen if n_rows is None else checked_positive("n_rows", n_rows)
-        )
-        x, y = self._x_standard(x), self._targets(y)
-        # Each row stands for as many as there are of them in the whole data set.
-        config = self._config(len(x))
-        data = Data.create(
-            x, y, weight * total / weight.sum(), batch_size=config.batch_size
-        )
-        run = self._run
-        network = _with_total(run.state.network, self._likelihood_for(total, 0))
+        recipe = self._recipe(rows.learned)
+        new = rows.weight.sum()
+        if not self._is_fitted():
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            units = self._units(rows.x, rows.y, rows.weight)
+            key = key_for(seed, "build")
+            network = recipe.build(rows.x.shape[1], recipe.widths, new, key)
+            run = Run.create(network, self._endless(len(rows.x), PARTIAL_ANNEALING))
+            before, built = 0.0, recipe.widths
+        else:
+            model = self.model_
+            seed, units, before = model.seed, model.units, model.total
+            built, run = model.built_widths, model.run
+            if run is None:  # goes on from a `fit`
+                network = model.variational()
+                run = Run.create(network, self._endless(len(rows.x), 0))
+        seen = before + new
+        total = seen if n_rows is None else checked_positive("n_rows", n_rows)
+        x = units.x(rows.x)
+        y = rows.y if units.y is None else units.y(rows.y)
+        # Each row stands for as many as there are of it in the whole data set.
+        size = self.training.resolved_batch_size(len(x))
+        data = Data.create(x, y, rows.weight * total / new, batch_size=size)
+        network = with_total(run.state.network, recipe.likelihood(total))
         state = dataclasses.replace(run.state, network=network)
         history = run.history
         for _ in range(int(data.batches)):
-            state, means = run_chunk(
-                state, data, run.schedule, 1, 1, key=self._key("train")
-            )
+            key = key_for(seed, "train")
+            state, means = run_chunk(state, data, run.schedule, 1, 1, key=key)
             terms = dict(zip(history.terms, np.asarray(means, float).T, strict=True))
             history = history.extended(np.array([int(state.step)]), terms)
         history.skipped = int(state.skipped)
-        self._run = Run(state, run.schedule, history)
-        self._keep_check_rows(x, y, weight)
-        self._store(self._run, int(data.batches))
+        run = Run(state, run.schedule, history)
+        key = key_for(seed, "predict")
+        network = state.result
+        model = FittedModel(
+            posterior=VariationalPosterior.create(network, recipe.draws, key=key),
+            network=network,
+            units=units,
+            history=history,
+            built_widths=built,
+            total=seen,
+            epochs=-(-int(state.step) // int(data.batches)),
+            seed=seed,
+            draws=recipe.draws,
+            sample=Sample.of(x, y, rows.weight),
+            run=run,
+        )
+        self._assign(model, rows.learned)
+        warn_of_fit(model, [run], self.training, None)
         return self
 
-    # -- checks and settings ------------------------------------------------------
-
-    def _config(
-        self, rows: int, steps: int | None = None, warm_up: int | None = None
-    ) -> TrainConfig:
-        """Settings of the training for so many rows."""
-        batch_size: Any = self.batch_size
-        if batch_size == "auto":
-            batch_size = rows if rows <= SMALL else BATCH
-        elif not isinstance(batch_size, Integral) or batch_size < 1:
-            raise ValueError(
-                "`batch_size` must be 'auto' or a whole number from 1, got "
-                f"{batch_size!r}."
-            )
-        batch_size = int(batch_size)
-        passes = math.ceil(rows / batch_size)
-        if steps is None:
-            steps = self._steps(rows, passes)
-        share = checked_number(
-            "kl_warm_up",
-            self.kl_warm_up,
-            lambda v: 0 <= v <= 1,
-            "a share of the steps, from 0 to 1",
-        )
-        if warm_up is not None:
-            share = warm_up / steps
-        if self._goes_on:
-            share = 0.0  # the posterior is not to be forgotten first
-        return TrainConfig(
-            steps=steps,
-            batch_size=batch_size,
-            learning_rate=checked_positive(
-                "learning_rate_init", self.learning_rate_init
-            ),
-            kl_weight=self._checked_kl_weight(knows_its_end=warm_up is None),
-            kl_warm_up=share,
-            averaging=checked_number(
-                "averaging",
-                self.averaging,
-                lambda v: 0 <= v < 1,
-                "a share, from 0 to less than 1",
-            ),
-            tolerance=self._checked_tolerance(),
-        )
-
-    def _checked_kl_weight(self, *, knows_its_end: bool) -> float | KlRelease:
-        """A number or a release; only a fresh run that knows its end is released."""
-        if not isinstance(self.kl_weight, KlRelease):
-            return checked_positive("kl_weight", self.kl_weight)
-        fresh = knows_its_end and not self._goes_on
-        return self.kl_weight if fresh else self.kl_weight.final
-
-    def _endless(self, rows: int, *, warm_up: int) -> TrainConfig:
+    def _endless(self, rows: int, annealing: int) -> TrainConfig:
         """Settings of `partial_fit`, which never knows its last step."""
-        config = self._config(rows, steps=2**30, warm_up=warm_up)
-        return dataclasses.replace(config, averaging=0.0)
-
-    @property
-    def _goes_on(self) -> bool:
-        """Whether `fit` starts from the posterior of the `fit` before it."""
-        return bool(self.warm_start) and hasattr(self, "network_")
-
-    def _checked_tolerance(self) -> float:
-        tolerance = checked_number(
-            "tol", self.tol, lambda v: v >= 0, "a number of nats a row from 0"
+        config = self.training.config(rows, kl_annealing=self._default_annealing)
+        return dataclasses.replace(
+            config,
+            steps=ENDLESS,
+            kl_annealing=annealing / ENDLESS,
+            averaging=0.0,
         )
-        return tolerance if self.early_stopping else 0.0
 
-    def _steps(self, rows: int, batches: int) -> int:
-        passes: Any = self.max_iter
-        if passes == "auto":
-            least = STEPS_FEW_ROWS if rows <= FEW_ROWS else STEPS
-            return int(np.clip(STEPS_A_ROW * rows, least, MOST_STEPS))
-        if not isinstance(passes, Integral) or passes < 1:
-            raise ValueError(
-                "`max_iter` must be 'auto' or a whole number of passes from 1, got "
-                f"{passes!r}."
-            )
-        return int(passes) * batches
+    # -- checks of the settings ----------------------------------------------------
 
-    def _checked_widths(self) -> tuple[int, ...]:
+    def _recipe(self, learned: dict[str, Any]) -> Recipe:
+        """The settings, checked."""
         sizes: Any = self.hidden_layer_sizes
         sizes = tuple(sizes) if isinstance(sizes, Iterable) else (sizes,)
         if not sizes or not all(isinstance(s, Integral) and int(s) >= 1 for s in sizes):
@@ -854,337 +415,166 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
                 f"`activation` must be one of {[*ACTIVATIONS]}, got "
                 f"{self.activation!r}."
             )
-        checked_count("n_draws", self.n_draws, least=2)
-        return tuple(int(size) for size in sizes)
-
-    def _build(
-        self,
-        d_in: int,
-        widths: tuple[int, ...],
-        likelihood: AbstractLikelihood,
-        restart: int = 0,
-    ) -> Network:
-        prior = checked_choice("prior", self.prior, PRIORS, AbstractPrior)
-        posterior = checked_choice(
-            "posterior", self.posterior, POSTERIORS, AbstractPosterior
-        )
-        if isinstance(posterior, Tied) and not prior.can_tie:
+        if not isinstance(self.training, Training):
             raise ValueError(
-                "`posterior` ties weights to the scale of their node. That needs a "
-                "non-centred prior with a scale for each node, such as "
-                f'prior="horseshoe", got {prior!r}.'
+                "`training` must be a Training object, such as "
+                f"Training(max_iter=200), got {self.training!r}."
             )
-        return Network.create(
-            d_in,
-            widths,
-            likelihood,
-            prior,
-            posterior,
+        refinement = None
+        if self.refine is not None:
+            refinement = checked_choice(
+                "refine", self.refine, REFINEMENTS, AbstractRefinement
+            )
+        return Recipe(
+            widths=tuple(int(size) for size in sizes),
             activation=self.activation,
-            inputs=InputScales.create(d_in) if self.input_horseshoe else None,
-            key=self._key("build", restart),
+            prior=checked_choice("prior", self.prior, PRIORS, AbstractPrior),
+            weights=checked_choice(
+                "posterior", self.posterior, WEIGHT_POSTERIORS, AbstractWeightPosterior
+            ),
+            likelihood=self._likelihood_of(learned),
+            training=self.training,
+            kl_annealing=self._default_annealing,
+            restarts=self._restarts(),
+            refinement=refinement,
+            draws=checked_count("n_draws", self.n_draws, least=2),
         )
 
-    def _key(self, purpose: str, restart: int = 0) -> jax.Array:
-        """The key of one use of the seed; the first of several fits has the seed's."""
-        uses = ("build", "train", "nodes", "predict", "refine")
-        key = jr.key(self._seed)
-        key = jr.fold_in(key, len(uses) + restart) if restart else key
-        return jr.fold_in(key, uses.index(purpose))
+    def _restarts(self) -> int:
+        count = checked_count("n_restarts", self.n_restarts, least=1)
+        if count > 1 and self.warm_start:
+            raise ValueError(
+                "`warm_start` goes on from one posterior, and `n_restarts` asks for "
+                f"{count}. Leave one of the two out."
+            )
+        return count
 
-    @abc.abstractmethod
-    def _likelihood_for(self, rows: float, fit: int) -> AbstractLikelihood:
-        """The likelihood of so many rows in one of several fits."""
+    def _units(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Units:
+        as_is = identity_units(x.shape[1])
+        of_x = Standardiser.create(x, weight) if self.standardise else as_is
+        return Units(of_x, self._target_units(y, weight))
 
-    def _likelihood_of_all(self) -> AbstractLikelihood:
-        """That of the posterior that mixes all fits: the one with the most outputs."""
-        fits = range(self._checked_restarts().count)
-        every = [self._likelihood_for(1.0, fit) for fit in fits]
-        return max(every, key=lambda likelihood: likelihood.d_out)
+    def _source_units(self, statistics: Statistics) -> Standardiser:
+        """Units of the inputs of a source."""
+        of_x = statistics.x
+        return of_x.standardiser() if self.standardise else identity_units(len(of_x.sd))
 
-    def _with_all_outputs(self, network: DrawnNetwork) -> DrawnNetwork:
-        """The draws as a file has them, also where the fits with most were lost."""
-        widest = self._likelihood_of_all()
-        lacking = network.likelihood.d_out < widest.d_out
-        return network.under(widest) if lacking else network
+    def _names_of(self, source: RowSource, d_in: int) -> dict[str, Any]:
+        """What is learned about the inputs of a source."""
+        if self._start() is not None and d_in != self.n_features_in_:
+            raise ValueError(
+                f"X has {d_in} columns; the fit before had {self.n_features_in_}."
+            )
+        learned: dict[str, Any] = {"n_features_in_": d_in}
+        if source.names is not None:
+            learned["feature_names_in_"] = np.asarray(source.names, object)
+        return learned
 
-    @abc.abstractmethod
-    def _targets(self, y: np.ndarray) -> np.ndarray:
-        """Targets in the units of the network."""
-
-    @abc.abstractmethod
-    def _target_scale(self) -> np.ndarray:
-        """What one unit of the network is in the units of each target."""
-
-    @abc.abstractmethod
-    def _own_from_file(self, header: dict, arrays: dict[str, np.ndarray]) -> None:
-        """Take from a file what only this estimator has."""
-
-    def _standardise(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> None:
-        del y
-        if self.standardise:
-            self._x_standard = Standardiser.create(x, weight)
-        else:
-            self._x_standard = as_it_is(x.shape[1])
-
-    def _checked_rows(self, X: Unchecked) -> np.ndarray:
-        """Rows to predict for, in standard units."""
-        check_is_fitted(self)
-        with numbers_only("X"):
-            X = validate_data(self, X, reset=False, dtype=np.float64)
-        return self._x_standard(X)
+    def _seed_of(
+        self,
+        marks: tuple[np.ndarray | bytes, ...],
+        checkpoint: str | Path | None,
+        count: int,
+        placement: AbstractPlacement,
+    ) -> tuple[int, str]:
+        """The seed of a fit, or that of its checkpoint; and the checkpoint's mark."""
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = int(placement.group.from_first(np.asarray(seed, np.int32)))
+        if checkpoint is None:
+            return seed, ""
+        mark = self._fingerprint(*marks)
+        files = [numbered(checkpoint, number) for number in range(count)]
+        stored = [read_seed(file, mark=mark) for file in files]
+        return next((s for s in stored if s is not None), seed), mark
 
     def _fingerprint(self, *rows: np.ndarray | bytes) -> str:
         """What a checkpoint must agree on: rows, settings, precision."""
         digest = hashlib.sha256()
         for values in rows:
-            digest.update(np.ascontiguousarray(values).tobytes())
+            data = values if isinstance(values, bytes) else np.ascontiguousarray(values)
+            digest.update(data if isinstance(data, bytes) else data.tobytes())
         params = self.get_params(deep=False).items()
-        settings = {k: _encode(v) for k, v in params if k != "verbose"}
+        settings = {k: repr(v) for k, v in params if k not in ("verbose",)}
+        settings["random_state"] = repr(type(self.random_state))
+        if isinstance(self.random_state, Integral | None):
+            settings["random_state"] = repr(self.random_state)
         settings["precision"] = str(jnp.result_type(float))
         digest.update(repr(sorted(settings.items())).encode())
         return digest.hexdigest()
 
-    # -- pickling, for joblib -----------------------------------------------------
+    # -- a fitted estimator --------------------------------------------------------
 
-    def __getstate__(self) -> dict:
-        """JAX arrays as NumPy arrays: a worker process gets no device buffers."""
-        state = {n: _converted(v, np.asarray) for n, v in vars(self).items()}
-        if "_fixed" in state:
-            state["_fixed"] = {}  # what can be made again
-        return state
+    def compact(self) -> Self:
+        """A smaller estimator that predicts the same; `compaction_` states the cost.
 
-    def __setstate__(self, state: dict) -> None:
-        """Networks get their JAX arrays back."""
-        state = {name: _converted(value, jnp.asarray) for name, value in state.items()}
-        super().__setstate__(state)
+        Inactive nodes are folded into the rest. The result is checked on the training
+        inputs: its predictive means move by less than 1 % of their standard deviation
+        (root mean square), or more nodes are kept.
 
-    def __sklearn_is_fitted__(self) -> bool:
-        """Whether there is a network."""
-        return hasattr(self, "network_")
-
-    # -- files --------------------------------------------------------------------
-
-    def save(self, path: str | Path) -> None:
-        """Write the fitted estimator to one `.safetensors` file; see `farrier.load`."""
+        Returns
+        -------
+        estimator
+            A copy with fewer nodes; the estimator itself stays as it is.
+        """
         check_is_fitted(self)
-        header, arrays = self._to_file()
-        persist.write(path, "model", header, arrays)
+        small = copy.copy(self)
+        if not self.model_.is_compact:
+            small.model_ = self.model_.compacted()
+        return small
 
-    def _to_file(self) -> tuple[dict, dict[str, np.ndarray]]:
-        """Header and arrays of the file; subclasses add what is theirs."""
-        compacted, history = self._compacted(), self.history_
-        header = {
-            "class": type(self).__name__,
-            "version": version("farrier"),
-            "params": {k: _encode(v) for k, v in self.get_params(deep=False).items()},
-            "seed": self._seed,
-            "n_features_in": self.n_features_in_,
-            "feature_names_in": _listed(getattr(self, "feature_names_in_", None)),
-            "n_iter": self.n_iter_,
-            "rows": float(self._rows_seen),
-            "widths": self.network_.widths,
-            "built_widths": self._built_widths,
-            "compaction": {
-                "moved": compacted.moved,
-                "log_density_change": compacted.log_density_change,
-                "done": hasattr(self, "compaction_"),
-            },
-            "history": history.summary(),
-            "sampling": vars(self.sampling_) if hasattr(self, "sampling_") else None,
-            "restarts": [vars(restart) for restart in getattr(self, "restarts_", ())],
-        }
-        arrays = persist.flatten(self.network_, "network")
-        posterior, _ = self._predictive(self.n_draws)
-        if posterior is not self.network_:
-            arrays |= persist.flatten(posterior, "fixed")
-        arrays |= persist.flatten(compacted.network, "compact")
-        for layer, (share, keep) in enumerate(
-            zip(self._nodes.shares, compacted.keep, strict=True)
-        ):
-            arrays[f"nodes[{layer}].shares"] = share
-            arrays[f"nodes[{layer}].keep"] = keep
-        if compacted.columns is not None and self._nodes.columns is not None:
-            arrays["columns.shares"] = self._nodes.columns
-            arrays["columns.keep"] = compacted.columns
-        arrays["x.mean"], arrays["x.scale"] = (
-            self._x_standard.mean,
-            self._x_standard.scale,
-        )
-        arrays |= history_arrays(history)
-        return header, arrays
+    def _in_units(self, X: Unchecked) -> np.ndarray:
+        """Rows to predict for, in the units of the network."""
+        return self._fitted.units.x(self._checked_inputs(X))
 
-    @classmethod
-    def _from_file(cls, header: dict, arrays: dict[str, np.ndarray]) -> Self:
-        """The estimator that `_to_file` wrote."""
-        model = cls(
-            **{name: _decode(value) for name, value in header["params"].items()}
-        )
-        model._seed = header["seed"]
-        model.n_features_in_ = header["n_features_in"]
-        if header["feature_names_in"] is not None:
-            model.feature_names_in_ = np.asarray(header["feature_names_in"], object)
-        model.n_iter_ = header["n_iter"]
-        model._rows_seen = header["rows"]
-        model._built_widths = tuple(header["built_widths"])
-        model._x_standard = Standardiser(arrays["x.mean"], arrays["x.scale"])
-        model._own_from_file(header, arrays)
-        layers = range(len(header["widths"]))
-        keep = tuple(arrays[f"nodes[{layer}].keep"] for layer in layers)
-        done = header["compaction"].pop("done")
-        whole = tuple(np.ones_like(kept) for kept in keep)
-        sampled, several = header.get("sampling"), header.get("restarts")
-        drawn = sampled is not None or bool(several)
-        read = partial(model._read_network, arrays=arrays, drawn=drawn)
-        columns = arrays.get("columns.keep")
-        model.network_ = (
-            read(keep, columns, "network") if done else read(whole, None, "network")
-        )
-        compacted = read(keep, columns, "compact")
-        model._compaction = Compaction(
-            compacted, keep, **header["compaction"], columns=columns
-        )
-        if done:
-            model.compaction_ = model._compaction
-        model._fixed = model._read_fixed(arrays)
-        ones = tuple(1 for _ in layers)
-        form = eqx.filter_eval_shape(
-            lambda: model._build(1, ones, model._likelihood_of_all())
-        )
-        names = form.term_names()
-        model.history_ = read_history(names, arrays, header["history"])
-        if sampled is not None:
-            model.sampling_ = Sampling(**sampled)
-        if several:
-            fields = [r | {"widths": tuple(r["widths"])} for r in several]
-            model.restarts_ = tuple(Restart(**each) for each in fields)
-        model._node_report = Nodes(
-            tuple(arrays[f"nodes[{layer}].shares"] for layer in layers),
-            arrays.get("columns.shares"),
-        )
-        return model
-
-    def _read_fixed(self, arrays: dict[str, np.ndarray]) -> dict[int, DrawnNetwork]:
-        """The draws that the file has for predictions, by their number."""
-        if "fixed.noise_sd" not in arrays:
-            return {}
-        assert isinstance(self.network_, Network)
-        draws = len(arrays["fixed.noise_sd"])
-        form = eqx.filter_eval_shape(form_of_fixed, self.network_, draws)
-        return {draws: persist.fill(form, "fixed", arrays)}
-
-    def _read_network(
-        self,
-        keep: tuple[np.ndarray, ...],
-        columns: np.ndarray | None,
-        prefix: str,
-        arrays: dict,
-        *,
-        drawn: bool,
-    ) -> AnyNetwork:
-        """The network of a file, which has the kept nodes of the one that was built."""
-        widths = tuple(len(kept) for kept in keep)
-
-        def skeleton() -> AnyNetwork:
-            likelihood = self._likelihood_of_all()
-            network = self._build(self.n_features_in_, widths, likelihood)
-            if not drawn:
-                return drop(network, keep, columns)
-            # Draws have all columns, those that were taken out with weights of 0.
-            draws = len(arrays[f"{prefix}.noise_sd"])
-            return DrawnNetwork.like(drop(network, keep), draws)
-
-        # Nothing but shapes: no array is made that the file does not have.
-        return persist.fill(eqx.filter_eval_shape(skeleton), prefix, arrays)
+    def _checked_inputs(self, X: Unchecked) -> np.ndarray:
+        check_is_fitted(self)
+        with numbers_only("X"):
+            return validate_data(self, X, reset=False, dtype=np.float64)
 
 
-@dataclass(frozen=True)
-class InUnits:
-    """The rows of a source in the units of the network; a `Source` to stream from."""
-
-    source: RowSource
-    convert: Callable[..., Part]
-
-    @property
-    def rows(self) -> int:
-        """How many there are."""
-        return self.source.rows
-
-    @property
-    def pieces(self) -> Sequence[int]:
-        """Those of the source."""
-        return self.source.pieces
-
-    def read(self, first: int, last: int) -> Part:
-        """The rows from `first` to before `last`, in the precision of the device."""
-        x, y, weight = self.convert(*self.source.read(first, last))
-        dtype = np.dtype(jnp.result_type(float))
-        y = y.astype(dtype if y.dtype.kind == "f" else np.int32)
-        return x.astype(dtype), y, weight.astype(dtype)
+def rows_in_memory(
+    x: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray,
+    recipe: Recipe,
+    seed: int,
+    placement: AbstractPlacement,
+) -> FitRows:
+    """Rows on one device, or cut over all devices of a placement."""
+    size, sample = recipe.training.resolved_batch_size(len(x)), Sample.of(x, y, weight)
+    if isinstance(placement, OneDevice):
+        data = Data.create(x, y, weight, batch_size=size)
+        return FitRows(data, sample, weight.sum())
+    even = -(-size // LANES) * LANES
+    source = ArrayRows(x, y, weight)
+    return FitRows(_stream(source, even, seed, placement), sample, weight.sum())
 
 
-def no_key() -> jax.Array:
-    """Where a key is asked for and nothing is random: made without compiling."""
-    return jr.wrap_key_data(jnp.asarray(np.zeros(2, np.uint32)))
+def rows_streamed(
+    source: CheckedSource, recipe: Recipe, seed: int, placement: AbstractPlacement
+) -> FitRows:
+    """Rows of a source, in the units of the network."""
+    size = recipe.training.resolved_batch_size(source.rows.rows)
+    stream = _stream(source.rows, size, seed, placement)
+    sample = Sample.of(*source.sample)
+    return FitRows(stream, sample, source.total, stream.batches)
 
 
-def _narrow(y: np.ndarray) -> np.ndarray:
-    return y.astype(np.float32) if y.dtype.kind == "f" else y
+def _stream(
+    source: RowSource, batch_size: int, seed: int, placement: AbstractPlacement
+) -> Stream:
+    key = jr.fold_in(key_for(seed, "train"), 2**32 - 1)
+    return Stream(source, batch_size=batch_size, key=key, placement=placement)
 
 
-def _converted(value: Any, convert: Callable) -> Any:
-    """The value, with the arrays of all networks that it holds converted."""
-    if isinstance(value, eqx.Module):
-        return converted(value, convert)
-    if isinstance(value, Run | Compaction):
-        fields = {n: _converted(v, convert) for n, v in vars(value).items()}
-        return dataclasses.replace(value, **fields)
-    return value
-
-
-def _with_total(network: Network, likelihood: AbstractLikelihood) -> Network:
-    """The network with the shape of q(gamma) that the number of rows asks for (M8)."""
-    return dataclasses.replace(
-        network, likelihood=network.likelihood.with_rows_of(likelihood)
-    )
-
-
-def _with_columns_of(old: Network, new: Network) -> Network:
-    """A new network without the columns that compaction has taken from the old one."""
-    if old.inputs is None or new.inputs is None:
-        return new
-    kept = np.isin(np.arange(new.inputs.total), old.inputs.columns)
-    return drop(new, tuple(np.ones(width, bool) for width in new.widths), kept)
-
-
-def _with_rows(old: Network, new: Network) -> Network:
-    """The posterior of an earlier fit, for the number of rows of a new one."""
-
-    def form(network: Network) -> Network:
-        return jax.tree.map(lambda v: v.shape if eqx.is_array(v) else v, network)
-
-    if not eqx.tree_equal(form(old), form(new)):
-        raise ValueError(
-            f"`warm_start` goes on from a network of widths {old.widths}, but the "
-            f"settings ask for another one, of widths {new.widths}. Take back the "
-            "change of widths, activation, prior or likelihood, or set `warm_start` to "
-            "False."
-        )
-    return _with_total(old, new.likelihood)
-
-
-def _title(jobs: list[Job]) -> str:
-    return "fit" if len(jobs) == 1 else f"{len(jobs)} fits"
-
-
-def _note(run: Run, rows: int) -> str:
-    return f"bound {run.history.bound[-1] / rows:.3f} nats a row"
+# -- progress ----------------------------------------------------------------------
 
 
 def steps_counter(budgets: list[int]) -> Callable[[int, Run], int]:
-    """What counts the steps of all fits; one that ended early has done all its steps.
+    """A function that counts the steps of all fits.
 
-    It is called with the number of a fit and its run.
+    It is called with the number of a fit and its run. A fit that ended early counts
+    with its whole budget.
     """
     done = [0] * len(budgets)
 
@@ -1196,47 +586,32 @@ def steps_counter(budgets: list[int]) -> Callable[[int, Run], int]:
     return count
 
 
-def _last_bound(run: Run) -> float:
-    bound = run.history.bound
-    return float(bound[-1]) if len(bound) and np.isfinite(bound[-1]) else -math.inf
+def budgets_of(jobs: list[Job]) -> list[int]:
+    """Steps of each job at most."""
+    return [job.config.steps for job in jobs]
 
 
-def _best_first(runs: list[Run]) -> list[Run]:
-    """Fits that have ended, or else those under way, by their bounds."""
-    ended = [run for run in runs if run.history.status in ENDED]
-    stopped = [run for run in runs if run.history.status is Status.INTERRUPTED]
-    under_way = [run for run in stopped if math.isfinite(_last_bound(run))]
-    return sorted(ended or under_way or runs[:1], key=_last_bound, reverse=True)
+def reporters(fitting: Fitting) -> list[Watch]:
+    """Calls the user's callback with the share of the budget that is used."""
+    callback = fitting.callback
+    if callback is None:
+        return []
+    budgets = budgets_of(fitting.plan.jobs)
+    done = steps_counter(budgets)
+    refined = fitting.plan.recipe.refinement is not None
+    steps = sum(budgets) * (2 if refined else 1)
+    return [lambda number, run: callback(done(number, run) / steps, run.history)]
 
 
-_CHOICES = (*PRIORS.values(), *POSTERIORS.values(), *REFINEMENTS.values())
-_CHOICES += (*NOISES.values(), Categorical(), Restarts(), KlRelease())
-_OBJECTS = {type(choice).__name__: type(choice) for choice in _CHOICES}
-
-
-def _encode(value: Any) -> Any:
-    """A constructor argument as JSON."""
-    if type(value).__name__ in _OBJECTS:
-        return {"object": type(value).__name__, "fields": dataclasses.asdict(value)}
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.random.RandomState):
-        return None  # its state was used up by the fit, whose seed is kept apart
-    if isinstance(value, dict):  # class weights: keys may be any label
-        return {"pairs": [[_encode(k), _encode(v)] for k, v in value.items()]}
-    if isinstance(value, tuple | list | np.ndarray):
-        return [_encode(entry) for entry in value]
-    return value
-
-
-def _decode(value: Any) -> Any:
-    """A constructor argument from JSON."""
-    if isinstance(value, dict) and "object" in value:
-        return _OBJECTS[value["object"]](**value["fields"])
-    if isinstance(value, dict):
-        return {k: v for k, v in value["pairs"]}
-    return tuple(map(_decode, value)) if isinstance(value, list) else value
-
-
-def _listed(values: np.ndarray | None) -> list | None:
-    return None if values is None else values.tolist()
+@contextmanager
+def progress_of(plan: Plan, *, shown: bool) -> Any:
+    """A progress bar over all runs of a fit; yields what to call after each chunk."""
+    if not shown:
+        yield []
+        return
+    budgets, rows = budgets_of(plan.jobs), int(plan.rows.data.rows)
+    count = steps_counter(budgets)
+    title = "fit" if len(budgets) == 1 else f"{len(budgets)} fits"
+    with progress(title, sum(budgets)) as show:
+        note = lambda run: f"ELBO {run.history.elbo[-1] / rows:.3f} nats per row"
+        yield [lambda number, run: show(count(number, run), note(run))]

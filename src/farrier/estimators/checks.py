@@ -1,59 +1,71 @@
 """Checks at the boundary: what was needed, what came, what to do."""
 
+import copy
 import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from numbers import Integral, Real
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 from sklearn.utils import check_array
 
-# What scikit-learn keeps on an estimator while its callbacks run.
-RUNNING = ("_callback_fit_ctx", "_skl_callbacks_to_teardown")
+from ..scale.rows import RowSource
+
 # What a user hands over: an array, a frame, or a mistake that deserves a clear message.
 Unchecked: TypeAlias = Any
 Choice = TypeVar("Choice")
+Result = TypeVar("Result")
+Method = TypeVar("Method", bound=Callable)
 
 
 class TrainingWarning(UserWarning):
     """Something about a fit that its user should know."""
 
 
-@contextmanager
-def all_or_nothing(estimator: Any) -> Iterator[None]:
-    """A block that leaves the estimator as it was when it fails."""
-    before = vars(estimator).copy()
-    try:
-        yield
-    except BaseException:
-        put_back(estimator, before)
-        raise
+def learned_by(
+    estimator: Any, check: Callable[..., Result], *args: Any, **settings: Any
+) -> tuple[Result, dict[str, Any]]:
+    """`check(copy of the estimator, ...)`, and the attributes that it set.
 
-
-def put_back(estimator: Any, before: dict[str, Any]) -> None:
-    """Give an estimator the attributes that it had before.
-
-    scikit-learn takes its callbacks down by what it keeps on the estimator: that stays.
+    scikit-learn's checks store what they learn on the estimator, also if the fit fails
+    later; this keeps it apart until the fit has ended.
     """
-    running = {k: v for k, v in vars(estimator).items() if k in RUNNING}
-    vars(estimator).clear()
-    vars(estimator).update(before | running)
+    scratch = copy.copy(estimator)
+    known = ("n_features_in_", "feature_names_in_")
+    result = check(scratch, *args, **settings)
+    return result, {k: v for k, v in vars(scratch).items() if k in known}
+
+
+def by_pieces(method: Method) -> Method:
+    """A prediction that also takes a source of rows, which it reads piece by piece."""
+
+    @wraps(method)
+    def predict(self: Any, X: Unchecked, *args: Any, **settings: Any) -> Any:
+        if not isinstance(X, RowSource):
+            return method(self, X, *args, **settings)
+        pieces = [method(self, piece, *args, **settings) for piece in X.inputs()]
+        if isinstance(pieces[0], tuple):
+            return tuple(np.concatenate(part) for part in zip(*pieces, strict=True))
+        return np.concatenate(pieces)
+
+    return cast(Method, predict)
 
 
 @contextmanager
 def numbers_only(what: str) -> Iterator[None]:
-    """A block that has a clear word on texts where numbers are needed."""
+    """A block that explains strings where numbers are needed."""
     try:
         yield
     except ValueError as error:
         if "could not convert string" not in str(error):
             raise
         raise ValueError(
-            f"{what} must hold numbers only, but a text was found ({error}). Encode "
-            "text columns first, for example with scikit-learn's OneHotEncoder."
+            f"{what} must hold numbers only, but a string came ({error}). Encode "
+            "string columns first, for example with scikit-learn's OneHotEncoder."
         ) from error
 
 

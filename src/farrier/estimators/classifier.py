@@ -1,5 +1,6 @@
 """Classification."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,32 +12,46 @@ from sklearn.utils.class_weight import compute_class_weight, compute_sample_weig
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..infer import predict
-from ..model.likelihoods import Categorical, CategoricalLikelihood
-from ..scale.rows import RowSource, Statistics
-from .base import Callback, by_pieces
-from .checks import Unchecked, all_or_nothing, checked_weight, numbers_only
-from .headers import labels_from
+from ..fit import Units
+from ..infer.predict import summarise
+from ..model.distributions import ClassProbabilities
+from ..model.likelihoods import AbstractLikelihood, Categorical
+from ..scale.placement import ONE_DEVICE, AbstractPlacement
+from ..scale.rows import ConvertedRows, RowSource
+from ..train.config import Training
+from .base import Callback, CheckedRows, CheckedSource
+from .checks import Unchecked, by_pieces, checked_weight, learned_by, numbers_only
 from .views import Curves, ViewedEstimator
 
 
 class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
-    """Classification by a Bayesian network that chooses its own width.
+    """Classification by a Bayesian neural network that chooses its own width.
 
-    See `HorseshoeRegressor` for the parameters and attributes that they share.
+    See `HorseshoeRegressor` for the parameters and attributes that both have.
 
     Parameters
     ----------
-    likelihood
+    likelihood : None or object, default=None
         None: classes by softmax.
-    class_weight
-        A dict of weights, "balanced", or None.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes.
 
     Attributes
     ----------
-    classes_
+    classes_ : ndarray of shape (n_classes,)
         The labels, in the order of the columns of `predict_proba`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from farrier import HorseshoeClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = HorseshoeClassifier((20,), random_state=0).fit(X, y)
+    >>> model.predict_proba(X).shape
+    (150, 3)
     """
+
+    _default_annealing = 0.6
 
     def __init__(
         self,
@@ -44,22 +59,13 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
         activation="relu",
         *,
         prior="horseshoe",
-        posterior="factorised",
+        posterior="mean-field",
         likelihood=None,
         class_weight=None,
-        kl_weight=1.0,
-        kl_warm_up=0.6,
-        learning_rate_init=0.01,
-        batch_size="auto",
-        max_iter="auto",
-        averaging=0.0,
         n_restarts=1,
         refine=None,
-        input_horseshoe=False,
-        early_stopping=True,
-        tol=1e-3,
+        training=Training(),  # noqa: B008: frozen
         standardise=True,
-        shrink=True,
         n_draws=200,
         warm_start=False,
         random_state=None,
@@ -71,19 +77,10 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
             prior=prior,
             posterior=posterior,
             likelihood=likelihood,
-            kl_weight=kl_weight,
-            kl_warm_up=kl_warm_up,
-            learning_rate_init=learning_rate_init,
-            batch_size=batch_size,
-            max_iter=max_iter,
-            averaging=averaging,
             n_restarts=n_restarts,
             refine=refine,
-            input_horseshoe=input_horseshoe,
-            early_stopping=early_stopping,
-            tol=tol,
+            training=training,
             standardise=standardise,
-            shrink=shrink,
             n_draws=n_draws,
             warm_start=warm_start,
             random_state=random_state,
@@ -99,66 +96,10 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
         *,
         checkpoint: str | Path | None = None,
         callback: Callback | None = None,
+        placement: AbstractPlacement = ONE_DEVICE,
     ) -> Self:
         """Fit the network; see `HorseshoeRegressor.fit`."""
-        return self._fit(X, y, sample_weight, checkpoint, callback)
-
-    def _prepare(
-        self, X: Unchecked, y: Unchecked, sample_weight: Unchecked
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        X, y = self._checked_xy(X, y, reset=not self._goes_on)
-        weight = self._checked_weight(sample_weight, y)
-        if not self._goes_on:
-            self.classes_ = np.unique(y)
-        used = np.unique(y[weight > 0]).tolist()
-        if len(used) < 2:
-            raise ValueError(
-                f"`y` holds one class only ({used[0]!r}) where the weights are not "
-                "0. A classifier needs rows of at least two classes."
-            )
-        return X, self._codes(y), weight
-
-    def _learn(self, source: RowSource, found: Statistics) -> float:
-        if not found.labels:
-            raise ValueError(
-                "A classification needs one target of at most a thousand labels. If "
-                "`ParquetRows` took yours for numbers, give it "
-                '`task="classification"`.'
-            )
-        if not self._goes_on:
-            self.classes_ = np.array(sorted(found.labels))
-        weights = np.zeros(len(self.classes_))
-        for label, weight in found.labels.items():
-            weights[self._codes(np.array([label]))] += weight
-        if (weights > 0).sum() < 2:
-            raise ValueError(
-                "`y` holds one class only where the weights are not 0. A classifier "
-                "needs rows of at least two classes."
-            )
-        self._class_weights = self._weights_of(weights)
-        super()._learn(source, found)
-        return float(weights @ self._class_weights)
-
-    def _weights_of(self, weights: np.ndarray) -> np.ndarray:
-        """What multiplies the weights of each class, which add up to `weights`."""
-        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
-            mean = weights.sum() / len(weights)
-            return mean / np.where(weights > 0, weights, np.inf)
-        return compute_class_weight(
-            self.class_weight, classes=self.classes_, y=self.classes_
-        )
-
-    def _in_units(
-        self, x: np.ndarray, y: np.ndarray, weight: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        codes = self._codes(y)
-        return self._x_standard(x), codes, weight * self._class_weights[codes]
-
-    def _check_again(
-        self, X: Unchecked, y: Unchecked, sample_weight: Unchecked
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        X, y = self._checked_xy(X, y, reset=False)
-        return X, self._codes(y), self._checked_weight(sample_weight, y)
+        return self._fit(X, y, sample_weight, checkpoint, callback, placement)
 
     def partial_fit(
         self,
@@ -169,28 +110,87 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
         *,
         n_rows: int | None = None,
     ) -> Self:
-        """One pass over some rows; see `HorseshoeRegressor.partial_fit`.
+        """One epoch over some rows; see `HorseshoeRegressor.partial_fit`.
 
         Parameters
         ----------
-        classes
+        classes : array-like, default=None
             All labels that will ever come; needed in the first call, unless it comes
             after a `fit`.
         """
-        first = not hasattr(self, "network_")
-        with all_or_nothing(self):
-            X, y = self._checked_xy(X, y, reset=first)
-            if first:
-                self.classes_ = self._checked_classes(classes)
-            if isinstance(self.class_weight, str):
-                raise ValueError(
-                    f"`class_weight={self.class_weight!r}` needs all rows at once: "
-                    "give `partial_fit` a dict of weights."
-                )
-            weight = self._checked_weight(sample_weight, y)
-            return self._partial_fit(X, self._codes(y), weight, n_rows)
+        first = not self._is_fitted()
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"`class_weight={self.class_weight!r}` needs all rows at once: "
+                "give `partial_fit` a dict of weights."
+            )
+        (x, y), learned = learned_by(self, _validated, X, y, reset=first)
+        known = _checked_classes(classes) if first else self.classes_
+        learned["classes_"] = known
+        weight = self._weights(sample_weight, y)
+        rows = CheckedRows(x, codes_of(y, known), weight, learned)
+        return self._partial_fit(rows, n_rows)
 
-    def _checked_weight(self, sample_weight: Unchecked, y: np.ndarray) -> np.ndarray:
+    # -- checks --------------------------------------------------------------------
+
+    def _check_rows(
+        self, X: Unchecked, y: Unchecked, sample_weight: Unchecked, *, reset: bool
+    ) -> CheckedRows:
+        (x, y), learned = learned_by(self, _validated, X, y, reset=reset)
+        weight = self._weights(sample_weight, y)
+        classes = np.unique(y) if reset else self.classes_
+        learned["classes_"] = classes
+        used = np.unique(y[weight > 0]).tolist()
+        if len(used) < 2:
+            raise ValueError(
+                f"`y` holds one class only ({used[0]!r}) where the weights are not "
+                "0. A classifier needs rows of at least two classes."
+            )
+        return CheckedRows(x, codes_of(y, classes), weight, learned)
+
+    def _check_source(self, source: RowSource) -> CheckedSource:
+        statistics, start = source.statistics(), self._start()
+        if not statistics.labels:
+            raise ValueError(
+                "A classification needs one target of at most a thousand labels. If "
+                "`ParquetRows` took yours for numbers, give it "
+                '`task="classification"`.'
+            )
+        labels = sorted(statistics.labels)
+        classes = np.array(labels) if start is None else self.classes_
+        weights = np.zeros(len(classes))
+        for label, weight in statistics.labels.items():
+            weights[codes_of(np.array([label]), classes)] += weight
+        if (weights > 0).sum() < 2:
+            raise ValueError(
+                "`y` holds one class only where the weights are not 0. A classifier "
+                "needs rows of at least two classes."
+            )
+        multiplier = self._class_multiplier(weights, classes)
+        x, y = statistics.sample
+        learned = self._names_of(source, x.shape[1]) | {"classes_": classes}
+        as_given = Units(self._source_units(statistics))
+        units = as_given if start is None else start.units
+
+        def convert(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple:
+            codes = codes_of(y, classes)
+            return units.x(x), codes, weight * multiplier[codes]
+
+        sample = convert(x, y, np.ones(len(x)))
+        rows = ConvertedRows(source, convert)
+        total = float(weights @ multiplier)
+        return CheckedSource(rows, sample, units, total, learned)
+
+    def _class_multiplier(
+        self, weights: np.ndarray, classes: np.ndarray
+    ) -> np.ndarray:
+        """Multipliers of the row weights by class, whose sums are `weights`."""
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            mean = weights.sum() / len(weights)
+            return mean / np.where(weights > 0, weights, np.inf)
+        return compute_class_weight(self.class_weight, classes=classes, y=classes)
+
+    def _weights(self, sample_weight: Unchecked, y: np.ndarray) -> np.ndarray:
         """Weights of the rows times those of their classes."""
         of_classes = compute_sample_weight(self.class_weight, y)
         weight = checked_weight(sample_weight, len(y)) * of_classes
@@ -201,59 +201,36 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
             )
         return weight
 
-    def _checked_classes(self, classes: Unchecked) -> np.ndarray:
-        if classes is None or len(np.unique(np.asarray(classes))) < 2:
+    def _target_units(self, y: np.ndarray, weight: np.ndarray) -> None:
+        return None  # class numbers have no units
+
+    def _likelihood_of(
+        self, learned: dict[str, Any]
+    ) -> Callable[[float], AbstractLikelihood]:
+        given: Any = Categorical() if self.likelihood is None else self.likelihood
+        if not hasattr(given, "build"):
             raise ValueError(
-                "The first call of `partial_fit` needs `classes`, all labels that will "
-                f"ever come and at least two of them, got {classes!r}."
+                "`likelihood` must be None or an object such as Categorical(), got "
+                f"{given!r}."
             )
-        return np.unique(np.asarray(classes))
+        classes = len(learned["classes_"])
+        return lambda rows: given.build(classes, rows=rows)
 
-    def _checked_xy(
-        self, X: Any, y: Any, *, reset: bool
-    ) -> tuple[np.ndarray, np.ndarray]:
-        least = 2 if reset else 1
-        with numbers_only("X"):
-            X, y = validate_data(
-                self, X, y, reset=reset, dtype=np.float64, ensure_min_samples=least
-            )
-        y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
-        return X, y
-
-    def _codes(self, y: np.ndarray) -> np.ndarray:
-        """Class numbers of labels that must be known."""
-        unknown = np.setdiff1d(y, self.classes_)
-        if len(unknown):
-            raise ValueError(
-                f"`y` holds labels that were not in the fit: {unknown[:5].tolist()}; "
-                f"known are {self.classes_[:5].tolist()}."
-            )
-        return np.searchsorted(self.classes_, y)
-
-    def _targets(self, y: np.ndarray) -> np.ndarray:
-        return y  # class numbers have no units
-
-    def _target_scale(self) -> np.ndarray:
-        return np.ones(1)
-
-    def _likelihood_for(self, rows: float, fit: int) -> CategoricalLikelihood:
-        del fit
-        if not isinstance(self.likelihood, Categorical | None):
-            raise ValueError(f"`likelihood` must be None, got {self.likelihood!r}.")
-        return Categorical().build(len(self.classes_), rows=rows)
+    # -- predictions ---------------------------------------------------------------
 
     @by_pieces
     def predict_proba(self, X: Unchecked) -> np.ndarray:
-        """Probability of each class, in the order of `classes_`."""
-        return self._probabilities(self._checked_rows(X))
+        """Probability of each class, in the order of `classes_`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes)
+        """
+        return self._probabilities(self._in_units(X))
 
     def _probabilities(self, rows: np.ndarray) -> np.ndarray:
         """The same for rows that are in standard units already."""
-        network, key = self._predictive(self.n_draws)
-        p = predict.by_chunks(
-            predict.probabilities, network, (rows,), self.n_draws, key=key
-        )
+        p = summarise(ClassProbabilities.mean, self._fitted.predictor, rows)
         p = np.asarray(p, float)
         return p / p.sum(axis=1, keepdims=True)
 
@@ -262,29 +239,34 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
         return _log(self.predict_proba(X))
 
     def predict(self, X: Unchecked) -> np.ndarray:
-        """The most probable class."""
+        """The most probable class.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+        """
         p = self.predict_proba(X)
         return self.classes_[p.argmax(axis=1)]
 
     def log_density(self, X: Unchecked, y: Unchecked) -> np.ndarray:
-        """Log probability of the label of each row, in nats."""
+        """Log probability of the label of each row, in nats.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+        """
         check_is_fitted(self)
-        X, y = self._checked_xy(X, y, reset=False)
-        p = self._probabilities(self._x_standard(X))
-        return _log(p[np.arange(len(X)), self._codes(y)])
+        (x, y), _ = learned_by(self, _validated, X, y, reset=False)
+        p = self._probabilities(self._fitted.units.x(x))
+        return _log(p[np.arange(len(x)), codes_of(y, self.classes_)])
 
     def _curves(self, rows: np.ndarray, levels: list[float]) -> Curves:
         mean = self._probabilities(rows)
         tails = [0.5 + sign * level / 2 for level in levels for sign in (-1, 1)]
-        ends = predict.by_chunks(
-            predict.probability_quantiles,
-            self.network_,
-            (rows,),
-            self.n_draws,
-            jnp.asarray(tails, float),
-            key=self._key("predict"),
-        )
-        # Of two classes, one says it all.
+        quantiles = ClassProbabilities.quantiles
+        args = (jnp.asarray(tails, float),)
+        ends = summarise(quantiles, self._fitted.predictor, rows, args=args)
+        # Of two classes, one curve is enough.
         shown = [1] if len(self.classes_) == 2 else range(len(self.classes_))
         return {
             str(self.classes_[c]): (
@@ -298,23 +280,42 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
         }
 
     def _predictive_draws(self, X: Unchecked) -> dict[str, np.ndarray]:
-        drawn = predict.by_chunks(
-            predict.probability_draws,
-            self.network_,
-            (self._checked_rows(X),),
-            self.n_draws,
-            key=self._key("predict"),
-        )
+        rows = self._in_units(X)
+        drawn = summarise(ClassProbabilities.draws, self._fitted.predictor, rows)
         return {"p": np.moveaxis(np.asarray(drawn, float), -1, 0)[None]}
 
-    def _to_file(self) -> tuple[dict, dict[str, np.ndarray]]:
-        header, arrays = super()._to_file()
-        labels = {"dtype": self.classes_.dtype.str, "values": self.classes_.tolist()}
-        return header | {"classes": labels}, arrays
 
-    def _own_from_file(self, header: dict, arrays: dict[str, np.ndarray]) -> None:
-        del arrays
-        self.classes_ = labels_from(header["classes"])
+def codes_of(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Class numbers of labels that must be known."""
+    unknown = np.setdiff1d(y, classes)
+    if len(unknown):
+        raise ValueError(
+            f"`y` holds labels that were not in the fit: {unknown[:5].tolist()}; "
+            f"known are {classes[:5].tolist()}."
+        )
+    return np.searchsorted(classes, y)
+
+
+def _checked_classes(classes: Unchecked) -> np.ndarray:
+    if classes is None or len(np.unique(np.asarray(classes))) < 2:
+        raise ValueError(
+            "The first call of `partial_fit` needs `classes`, all labels that will "
+            f"ever come and at least two of them, got {classes!r}."
+        )
+    return np.unique(np.asarray(classes))
+
+
+def _validated(
+    estimator: Any, X: Any, y: Any, *, reset: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    least = 2 if reset else 1
+    with numbers_only("X"):
+        x, y = validate_data(
+            estimator, X, y, reset=reset, dtype=np.float64, ensure_min_samples=least
+        )
+    y = column_or_1d(y, warn=True)
+    check_classification_targets(y)
+    return x, y
 
 
 def _log(p: np.ndarray) -> np.ndarray:

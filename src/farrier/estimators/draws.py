@@ -3,41 +3,25 @@
 from importlib.metadata import version
 from typing import Any
 
-import jax.random as jr
 import numpy as np
-from jaxtyping import PRNGKeyArray
 
-from ..infer.predict import noise_sds
-from ..model.drawn import AnyNetwork, DrawnNetwork
+from ..fit import FittedModel, key_for
 
 
-def posterior_draws(
-    network: AnyNetwork, draws: int, target_scale: np.ndarray, *, key: PRNGKeyArray
-) -> dict[str, np.ndarray]:
+def posterior_draws(model: FittedModel) -> dict[str, np.ndarray]:
     """Draws of each scale, `layer_1_tau` and so on, and of the noise sd of a target.
 
     One chain: chain x draws, and nodes or targets last. The noise is in the units of
-    the target, and gamma^(-1/2) where it depends on the row (L4); scales are those of
+    the target, and gamma^(-1/2) where it is heteroscedastic (L4); scales are those of
     standardised inputs and targets.
     """
-    found = {}
-    if isinstance(network, DrawnNetwork):
-        chosen = np.asarray(network.draw_keys(draws, key=key))
-        found = {n: np.asarray(v)[chosen][None] for n, v in network.scales.items()}
-        if network.noise_sd.size:
-            found["noise_sd"] = (np.asarray(network.noise_sd)[chosen] * target_scale)[
-                None
-            ]
-        return found
-    generator = np.random.default_rng(np.asarray(jr.key_data(key)))
-    for name, scale in network.named_scales().items():
-        loc, sd = np.asarray(scale.q.loc, float), np.asarray(scale.q.scale, float)
-        noise = generator.standard_normal((1, draws, *loc.shape))
-        found[name] = np.exp(loc + sd * noise)
-    if network.likelihood.targets:
-        noise_sd = np.asarray(noise_sds(network, draws, key=key), float)
-        found["noise_sd"] = (noise_sd * target_scale)[None]
-    return found
+    key = key_for(model.seed, "predict")
+    posterior = model.posterior.resampled(model.draws, key=key)
+    drawn = {n: v[None] for n, v in posterior.scale_draws(key=key).items()}
+    if model.units.y is not None:
+        noise = np.asarray(posterior.noise, float)
+        drawn["noise_sd"] = (noise * model.units.y.scale)[None]
+    return drawn
 
 
 def to_arviz(groups: dict[str, dict[str, np.ndarray]]) -> Any:

@@ -4,20 +4,17 @@ from dataclasses import dataclass
 from html import escape
 
 import numpy as np
-from scipy import stats
 
-from ..infer.psis import GOOD, USABLE
-from ..model.drawn import DrawnNetwork
-from ..model.likelihoods import AbstractNormalLikelihood
+from ..fit import FittedModel
 from ..train.history import History, Status
 from .base import NetworkEstimator
 
-SHOWN = 10  # columns that are on, by name
+SHOWN = 10  # active columns that are named
 ENDINGS = {
     Status.CONVERGED: "converged",
     Status.BUDGET: "whole budget used",
     Status.INTERRUPTED: "interrupted: the model is that of the last step kept",
-    Status.NOT_FINITE: "stopped, the bound was no longer finite: do not use this model",
+    Status.NOT_FINITE: "stopped, the ELBO was no longer finite: do not use this model",
     Status.RUNNING: "by partial_fit",
 }
 
@@ -55,28 +52,28 @@ class Summary:
         return f"<table><caption>{escape(self.title)}</caption>{rows}</table>"
 
 
-def summarise(model: NetworkEstimator, k: float | None) -> Summary:
-    """The summary of a fitted model, and of its k (K2) where that is known."""
+def summarise(estimator: NetworkEstimator) -> Summary:
+    """The summary of a fitted estimator."""
+    model = estimator.model_
     lines = [
         ("task", _task(model)),
-        ("rows", f"{model._rows_seen:,.10g}"),
-        ("inputs", inputs_line(model)),
-        ("prior", _plain(model.prior)),
-        ("posterior", _plain(model.posterior)),
+        ("rows", f"{model.total:,.10g}"),
+        ("inputs", inputs_line(estimator)),
+        ("prior", _plain(estimator.prior)),
+        ("posterior", _plain(estimator.posterior)),
         *_width_lines(model),
-        *_bound_lines(model.history_, model._rows_seen),
-        ("training", _training(model.history_)),
+        *_elbo_lines(model.history, model.total),
+        ("training", _training(model.history)),
     ]
-    if model.network_.likelihood.targets:
+    if model.units.y is not None:
         lines.append(("noise sd", _noise(model)))
-    lines.append(("compaction", str(model._compacted())))
-    if hasattr(model, "restarts_"):
+    if model.is_computed("compaction") or model.sample is not None:
+        lines.append(("compaction", str(model.compaction)))
+    if model.fits:
         lines.append(("restarts", _restarts(model)))
-    if hasattr(model, "sampling_"):
-        lines.append(("sampling", str(model.sampling_)))
-    elif not isinstance(model.network_, DrawnNetwork):
-        lines.append(("Pareto k", _word_on(k)))
-    return Summary(type(model).__name__, tuple(lines))
+    if model.sampling is not None:
+        lines.append(("sampling", str(model.sampling)))
+    return Summary(type(estimator).__name__, tuple(lines))
 
 
 def _plain(choice: object) -> str:
@@ -84,44 +81,52 @@ def _plain(choice: object) -> str:
     return choice if isinstance(choice, str) else repr(choice)
 
 
-def _task(model: NetworkEstimator) -> str:
-    likelihood = model.network_.likelihood
-    if not likelihood.targets:
-        return f"classification, {likelihood.d_out} classes"
-    several = f", {likelihood.targets} targets" if likelihood.targets > 1 else ""
+def widths_text(model: FittedModel) -> str:
+    """Active nodes of each hidden layer: "7 of 100, 3 of 50"."""
+    pairs = zip(model.nodes.widths, model.built_widths, strict=True)
+    return ", ".join(f"{active} of {built}" for active, built in pairs)
+
+
+def _task(model: FittedModel) -> str:
+    if model.units.y is None:
+        return f"classification, {model.likelihood.d_out} classes"
+    targets = len(model.units.y.scale)
+    several = f", {targets} targets" if targets > 1 else ""
     return f"regression{several}"
 
 
-def inputs_line(model: NetworkEstimator) -> str:
-    """How many inputs there are and, where they have scales, which of them are on."""
-    report = model._nodes.with_columns
-    if report is model._nodes:
-        return str(model.n_features_in_)
-    (low, high), *_ = report.width_interval(0.9)
-    on, count = report.on[0], report.widths[0]
-    known = getattr(model, "feature_names_in_", [f"x{i}" for i in range(len(on))])
-    names = [str(known[index]) for index in np.flatnonzero(on)[:SHOWN]]
+def inputs_line(estimator: NetworkEstimator) -> str:
+    """How many inputs there are and, where they have scales, which are active."""
+    columns = estimator.model_.nodes.of_columns
+    if columns is None:
+        return str(estimator.n_features_in_)
+    (low, high), *_ = columns.width_interval(0.9)
+    active, count = columns.active[0], columns.widths[0]
+    known = getattr(estimator, "feature_names_in_", None)
+    known = [f"x{i}" for i in range(len(active))] if known is None else known
+    names = [str(known[index]) for index in np.flatnonzero(active)[:SHOWN]]
     names += ["..."] if count > SHOWN else []
     interval = f"(90 % interval {low} to {high})"
-    return f"{count} of {len(on)} columns on {interval}: {', '.join(names)}"
+    return f"{count} of {len(active)} columns active {interval}: {', '.join(names)}"
 
 
-def _width_lines(model: NetworkEstimator) -> list[tuple[str, str]]:
-    found = zip(
-        model._built_widths, model.widths_, model.width_interval(0.9), strict=True
+def _width_lines(model: FittedModel) -> list[tuple[str, str]]:
+    nodes = model.nodes
+    layers = zip(
+        model.built_widths, nodes.widths, nodes.width_interval(0.9), strict=True
     )
     return [
         (
             f"hidden layer {index}",
-            f"{on} of {built} nodes on (90 % interval {low} to {high})",
+            f"{active} of {built} nodes active (90 % interval {low} to {high})",
         )
-        for index, (built, on, (low, high)) in enumerate(found, start=1)
+        for index, (built, active, (low, high)) in enumerate(layers, start=1)
     ]
 
 
-def _bound_lines(history: History, rows: float) -> list[tuple[str, str]]:
+def _elbo_lines(history: History, rows: float) -> list[tuple[str, str]]:
     if not len(history.step):
-        return [("bound", "none: the training ended before its first record")]
+        return [("ELBO", "none: the training ended before its first record")]
     last = {name: float(values[-1]) / rows for name, values in history.kl.items()}
     kinds = {"weights": 0.0, "scales": 0.0, "noise": 0.0}
     for name, value in last.items():
@@ -131,9 +136,9 @@ def _bound_lines(history: History, rows: float) -> list[tuple[str, str]]:
     parts = ", ".join(f"{kind} {value:.3f}" for kind, value in kinds.items() if value)
     total = sum(kinds.values())
     return [
-        ("bound", f"{history.bound[-1] / rows:.3f} nats a row"),
+        ("ELBO", f"{history.elbo[-1] / rows:.3f} nats per row"),
         ("  log likelihood", f"{likelihood:.3f}"),
-        ("  divergences", f"{total:.3f} ({parts})"),
+        ("  KL terms", f"{total:.3f} ({parts})"),
     ]
 
 
@@ -144,47 +149,25 @@ def _training(history: History) -> str:
     return f"{ending}; {steps:,} steps{skipped} in {history.seconds:.0f} s"
 
 
-def _restarts(model: NetworkEstimator) -> str:
-    """Bound, weight and widths of each fit, and its noise where they differ in it."""
-    differ = len({r.likelihood for r in model.restarts_}) > 1
+def _restarts(model: FittedModel) -> str:
+    """ELBO, weight and widths of each fit."""
     each = []
-    for r in model.restarts_:
-        told = [f"weight {r.weight:.2f}"]
-        told += [f"{' and '.join(map(str, r.widths))} nodes on"] if r.widths else []
-        told += [r.likelihood] if differ else []
-        each.append(f"{r.bound / model._rows_seen:.3f} ({', '.join(told)})")
-    return f"{len(each)} fits of bound {', '.join(each)}"
+    for fit in model.fits:
+        parts = [f"weight {fit.weight:.2f}"]
+        if fit.widths:
+            parts.append(f"{' and '.join(map(str, fit.widths))} nodes active")
+        each.append(f"{fit.elbo / model.total:.3f} ({', '.join(parts)})")
+    return f"{len(each)} fits of ELBO {', '.join(each)}"
 
 
-def _noise(model: NetworkEstimator) -> str:
+def _noise(model: FittedModel) -> str:
     """Quantiles of gamma^(-1/2), in the units of the target."""
-    if model.network_.likelihood.kinds == 2:
-        return "depends on the row: see predict_variance(X)"
-    levels = (0.05, 0.5, 0.95)
-    if isinstance(model.network_, DrawnNetwork):
-        ends = np.quantile(np.asarray(model.network_.noise_sd), levels, axis=0)
-    else:
-        likelihood = model.network_.likelihood
-        assert isinstance(likelihood, AbstractNormalLikelihood)
-        law = stats.gamma(np.asarray(likelihood.gamma.shape, float))
-        rate = np.exp(np.asarray(likelihood.gamma.log_rate, float))
-        ends = [np.sqrt(rate / law.isf(p)) for p in levels]
-    ends = [end * model._target_scale() for end in ends]
+    assert model.units.y is not None
+    if model.likelihood.noise_outputs.any():
+        return "depends on the inputs: see predict_variance(X)"
+    noise = np.asarray(model.predictor.noise, float) * model.units.y.scale
+    ends = np.quantile(noise, (0.05, 0.5, 0.95), axis=0)
     return "; ".join(
         f"{middle:.4g} (90 % interval {low:.4g} to {high:.4g})"
         for low, middle, high in zip(*ends, strict=True)
-    )
-
-
-def _word_on(k: float | None) -> str:
-    """What k says of q."""
-    if k is None:
-        return "not known: call summary(X, y) with the rows of the fit"
-    if k < GOOD:
-        return f"{k:.2f}, under {GOOD}: the posterior is close to the exact one"
-    if k < USABLE:
-        return f"{k:.2f}, under {USABLE}: the posterior is near the exact one"
-    return (
-        f"{k:.2f}, over {USABLE}: the posterior as a whole is not the exact one, and "
-        "too narrow. Predictions may be good all the same: see plot_calibration(X, y)"
     )

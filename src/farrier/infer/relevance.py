@@ -4,9 +4,9 @@
           / sum_o (var_rows f_o + noise_o)                                          (I1)
 
 g is an input or a group of inputs that are shuffled together, o an output, and noise_o
-the target's own variance, as in (S1). Where there are two kinds of outputs, the larger
-share counts. One value for each draw of the network: the spread over the draws is how
-sure the posterior is of it.
+the residual variance of (S1). Outputs that noise depends on are a kind of their own,
+and the larger of the two shares counts. There is one value for each posterior draw, so
+that the shares have posterior intervals.
 """
 
 from collections.abc import Sequence
@@ -19,33 +19,32 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ..model.drawn import AnyNetwork, DrawKey
 from ..model.network import ACTIVATIONS, SampledNetwork
-from .compact import target_noise
+from ..model.posterior import AbstractPosterior
 
 ROWS = 512  # rows that are shuffled
-MOST_PAIRS = 40_000  # draws x groups
-LEAST_DRAWS = 32
+MAX_PAIRS = 40_000  # draws x groups
+MIN_DRAWS = 32
 
 
 def input_shares(
-    network: AnyNetwork,
+    posterior: AbstractPosterior,
     x: np.ndarray,
     groups: Sequence[Sequence[int]],
-    draws: int,
     *,
     key: PRNGKeyArray,
 ) -> Float[np.ndarray, "draws groups"]:
-    """Shares (I1) of groups of inputs, for each draw of the network.
+    """Shares (I1) of groups of inputs, for each draw of the posterior.
 
     Parameters
     ----------
     x
-        Rows in the units of the network; of many, some are taken, evenly spread.
+        Rows in the units of the network; at most 512 of them are used, evenly spaced.
     groups
         The columns of each group.
-    draws
-        Draws of the network; fewer are made where there are very many groups.
+    key
+        Of the shuffles, and of the draws if these are random. With very many groups
+        fewer draws are used.
     """
     few = jnp.asarray(x[:: -(-len(x) // ROWS)], float)
     size = max(len(group) for group in groups)
@@ -54,52 +53,53 @@ def input_shares(
     for index, group in enumerate(groups):
         columns[index, : len(group)] = group
         used[index, : len(group)] = 1
-    draws = min(draws, max(LEAST_DRAWS, MOST_PAIRS // len(groups)))
+    draws = min(posterior.draws, max(MIN_DRAWS, MAX_PAIRS // len(groups)))
+    posterior = posterior.resampled(draws, key=key)
     orders = jnp.asarray(_shuffles(len(few), draws, key=key), jnp.int32)
     mask = jnp.asarray(used, float)
-    return np.asarray(
-        _shares(network, few, jnp.asarray(columns), mask, orders, key=key)
-    )
+    return np.asarray(_shares(posterior, few, jnp.asarray(columns), mask, orders))
 
 
 @eqx.filter_jit
 def _shares(
-    network: AnyNetwork,
+    posterior: AbstractPosterior,
     x: Float[Array, "rows d_in"],
     columns: Int[Array, "groups size"],
     used: Float[Array, "groups size"],
     orders: Int[Array, "draws rows"],
-    *,
-    key: PRNGKeyArray,
 ) -> Float[Array, "draws groups"]:
-    view, kinds = network.likelihood.seen, network.likelihood.kinds
-    by_kind = lambda values: values.reshape(kinds, -1).sum(1)
+    likelihood = posterior.likelihood
+    identified = likelihood.identified
+    of_noise = likelihood.noise_outputs
+    kinds = [mask for mask in (~of_noise, of_noise) if mask.any()]
 
-    def one(draw: tuple[DrawKey, Array]) -> Float[Array, " groups"]:
-        key_draw, order = draw
-        sampled = network.sample(key=key_draw)
+    def by_kind(values: Float[Array, " d_out"]) -> Float[Array, " kinds"]:
+        return jnp.stack([values[mask].sum() for mask in kinds])
+
+    def one(number: Int[Array, ""]) -> Float[Array, " groups"]:
+        sampled, order = posterior.sample(number), orders[number]
         move = x[order] - x
         kernel, bias = sampled.kernels[0], sampled.biases[0]
         first = x @ kernel + bias[None]
         f = _rest(sampled, first)
-        noise = target_noise(network, f)
-        f = view(f)
+        noise = likelihood.residual_variance(posterior.mean_noise(), f)
+        f = identified(f)
         total = by_kind(f.var(0)) + by_kind(noise)
 
-        def moved(group: Any) -> Float[Array, ""]:
-            own, use = group
-            # Only the inputs of the group change: so many products, not all of them.
-            new = first + (move[:, own] * use[None]) @ kernel[own]
-            away = ((view(_rest(sampled, new)) - f) ** 2).mean(0)
-            return (0.5 * by_kind(away) / total).max()
+        def of_group(group: Any) -> Float[Array, ""]:
+            inputs, use = group
+            # Only the inputs of the group change: a product over these is enough.
+            new = first + (move[:, inputs] * use[None]) @ kernel[inputs]
+            change = ((identified(_rest(sampled, new)) - f) ** 2).mean(0)
+            return (0.5 * by_kind(change) / total).max()
 
-        return lax.map(moved, (columns, used))
+        return lax.map(of_group, (columns, used))
 
-    return lax.map(one, (network.draw_keys(len(orders), key=key), orders))
+    return posterior.map(one)
 
 
 def _shuffles(rows: int, draws: int, *, key: PRNGKeyArray) -> np.ndarray:
-    """Random orders in which no row keeps its place: each follows another one."""
+    """Random orders in which no row keeps its position."""
     generator = np.random.default_rng(np.asarray(jr.key_data(key)))
     order = generator.permuted(np.tile(np.arange(rows), (draws, 1)), axis=1)
     orders = np.empty_like(order)

@@ -1,6 +1,7 @@
 """What a training run records, and how it ended."""
 
 import enum
+import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -19,7 +20,7 @@ class Status(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Removal:
-    """Nodes of one hidden layer that left the network while it was trained."""
+    """Nodes of one hidden layer that were removed from the network while training."""
 
     step: int
     layer: int  # 1 is the first
@@ -28,10 +29,26 @@ class Removal:
 
 @dataclass
 class History:
-    """The bound and its terms over the steps, in nats over the whole data set.
+    """The ELBO and its terms over the steps, in nats over the whole data set.
 
-    Each entry is the mean over the steps since the entry before it. Where nodes have
-    left, the bound is that of the network without them.
+    Each entry is the mean over the steps since the entry before it. Where nodes were
+    removed during training, the ELBO is that of the network without them.
+
+    Attributes
+    ----------
+    step : ndarray of int
+        Step of each record.
+    terms : dict of ndarray
+        Expected log likelihood and KL terms by name.
+    status : Status
+        How the run ended.
+    skipped : int
+        Steps that were not finite and were skipped; `bad_step` is the first of them
+        and `bad_term` its first term that was not finite.
+    seconds : float
+        Training time.
+    removed : tuple of Removal
+        Nodes that were removed while training.
     """
 
     step: np.ndarray
@@ -50,13 +67,19 @@ class History:
 
     @property
     def kl(self) -> dict[str, np.ndarray]:
-        """Every divergence: `layer_1/beta`, `layer_1/tau`, ..."""
+        """Every KL term: `layer_1/beta`, `layer_1/tau`, ..."""
         return {n: v for n, v in self.terms.items() if n != "log_likelihood"}
 
     @property
-    def bound(self) -> np.ndarray:
-        """The exact bound, with every divergence at weight 1."""
+    def elbo(self) -> np.ndarray:
+        """The exact ELBO, with every KL term at weight 1."""
         return self.log_likelihood - sum(self.kl.values())
+
+    @property
+    def last_elbo(self) -> float:
+        """The last record of the ELBO, or -inf where there is none that is finite."""
+        elbo = self.elbo
+        return float(elbo[-1]) if len(elbo) and np.isfinite(elbo[-1]) else -math.inf
 
     def summary(self) -> dict[str, Any]:
         """All but the records, as plain values."""

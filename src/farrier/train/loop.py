@@ -136,7 +136,7 @@ def advanced(job: Job, run: Run, state: TrainState, means: np.ndarray) -> Run:
     elif now >= end:
         history.status = Status.CONVERGED if cooling else Status.BUDGET
     elif not cooling and config.tolerance > 0:
-        gain = gain_left(history, schedule.settled, end)
+        gain = gain_left(history, int(schedule.annealing), end)
         shortest = now + max(length * RECORDS_PER_CHUNK, config.steps // 10)
         if gain < config.tolerance * int(job.data.rows) and shortest < end:
             schedule = schedule.cooled(now, shortest)

@@ -47,7 +47,7 @@ class TrainState(eqx.Module):
 
     @property
     def result(self) -> Network:
-        """The network that the run has to show: the average, where there is one."""
+        """The averaged network if averaging is on, else the current one."""
         return eqx.combine(self.average, self.network)
 
 
@@ -134,8 +134,8 @@ def step_on(
         params = jax.tree.map(lambda p, u: p - rate * u, params, updates)
         params = eqx.filter(eqx.combine(params, fixed).updated(), eqx.is_inexact_array)
         if average is not None:
-            share = schedule.share(state.step)
-            average = jax.tree.map(lambda a, p: a + share * (p - a), average, params)
+            weight = schedule.averaging_weight(state.step)
+            average = jax.tree.map(lambda a, p: a + weight * (p - a), average, params)
         return params, optimiser, average
 
     term_finite = jnp.isfinite(terms)

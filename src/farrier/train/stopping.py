@@ -13,14 +13,14 @@ LEAST_RECORDS = 10  # from which a slope at the end is told
 
 
 def gain_left(history: History, since: int, until: int) -> float:
-    """Upper limit, in nats, on what the bound will still gain by step `until` (T3).
+    """Upper limit, in nats, on what the ELBO will still gain by step `until` (T3).
 
     A straight line through the last records after step `since`: two standard errors
     above its slope, carried on to the end. Infinite while there are too few records.
     """
-    recent = (history.step > since) & np.isfinite(history.bound)
+    recent = (history.step > since) & np.isfinite(history.elbo)
     step = history.step[recent][-PLATEAU_RECORDS:]
-    bound = history.bound[recent][-PLATEAU_RECORDS:]
+    bound = history.elbo[recent][-PLATEAU_RECORDS:]
     if len(step) < PLATEAU_RECORDS:
         return math.inf
     slope, error = _line(step, bound)
@@ -28,15 +28,15 @@ def gain_left(history: History, since: int, until: int) -> float:
 
 
 def rise_at_the_end(history: History, settled: int = 0) -> float:
-    """Least, in nats, that the bound surely gained at the end of a run (T4).
+    """Least, in nats, that the ELBO surely gained at the end of a run (T4).
 
     A straight line through the last fifth of its records, or the last half of those
     after the step `settled`, from which the objective stayed as it was, if these are
     fewer: two standard errors under its slope, times its length. Zero where that is
     less, or where there are too few records.
     """
-    finite = np.isfinite(history.bound)
-    step, bound = history.step[finite], history.bound[finite]
+    finite = np.isfinite(history.elbo)
+    step, bound = history.step[finite], history.elbo[finite]
     last = min(len(step) // 5, int((step > settled).sum()) // 2)
     if last < LEAST_RECORDS:
         return 0.0
