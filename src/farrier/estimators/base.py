@@ -33,8 +33,8 @@ from ..checkpoint import (
     write_checkpoint,
 )
 from ..console import progress
-from ..core.posteriors import POSTERIORS, AbstractPosterior, Tied
-from ..core.priors import PRIORS, AbstractPrior
+from ..core.posteriors import POSTERIORS, AbstractWeightPosterior
+from ..core.priors import PRIORS, AbstractPrior, Horseshoe
 from ..infer.compact import NEARLY_ALL, Compaction, Nodes, compact, drop, find_nodes
 from ..infer.ensemble import WEIGHTS, Restart, Restarts, mixed
 from ..infer.freeze import can_fix, fixed, form_of_fixed
@@ -51,7 +51,6 @@ from ..infer.sample.chains import (
 )
 from ..infer.shrink import can_shrink, could_pay, shrunk
 from ..model.drawn import AnyNetwork, DrawnNetwork
-from ..model.inputs import InputScales
 from ..model.likelihoods import NOISES, AbstractLikelihood, Categorical
 from ..model.network import ACTIVATIONS, Network
 from ..scale.placement import current
@@ -145,7 +144,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         activation="gelu",
         *,
         prior="narrow-horseshoe",
-        posterior="factorised",
+        posterior="mean-field",
         likelihood: Any = "heteroscedastic",
         kl_weight=1.0,
         kl_warm_up=0.8,
@@ -866,14 +865,15 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
     ) -> Network:
         prior = checked_choice("prior", self.prior, PRIORS, AbstractPrior)
         posterior = checked_choice(
-            "posterior", self.posterior, POSTERIORS, AbstractPosterior
+            "posterior", self.posterior, POSTERIORS, AbstractWeightPosterior
         )
-        if isinstance(posterior, Tied) and not prior.can_tie:
-            raise ValueError(
-                "`posterior` ties weights to the scale of their node. That needs a "
-                "non-centred prior with a scale for each node, such as "
-                f'prior="horseshoe", got {prior!r}.'
-            )
+        if self.input_horseshoe:
+            if not isinstance(prior, Horseshoe):
+                raise ValueError(
+                    "`input_horseshoe` requires a horseshoe prior, such as "
+                    f'prior="narrow-horseshoe", got {prior!r}.'
+                )
+            prior = dataclasses.replace(prior, columns=True)
         return Network.create(
             d_in,
             widths,
@@ -881,7 +881,6 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             prior,
             posterior,
             activation=self.activation,
-            inputs=InputScales.create(d_in) if self.input_horseshoe else None,
             key=self._key("build", restart),
         )
 

@@ -44,7 +44,7 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
         activation="relu",
         *,
         prior="horseshoe",
-        posterior="factorised",
+        posterior="mean-field",
         likelihood=None,
         class_weight=None,
         kl_weight=1.0,

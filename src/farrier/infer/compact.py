@@ -23,9 +23,8 @@ its bias included, share one scale. Covariances of the weights go the same way (
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -34,7 +33,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from ..core.weights import AbstractNormalWeights, Fold
+from ..core.weights import Fold
 from ..model.drawn import AnyNetwork, DrawKey, DrawnNetwork
 from ..model.inputs import InputScales
 from ..model.layers import Layer
@@ -225,7 +224,7 @@ def _silence_columns(
         inputs.moment(1)[None] * seen, inputs.moment(2) * (seen**2).mean(0)
     )
     layers = [*network.layers, network.output]
-    layers[0] = _fold_inputs(layers[0], inputs.own(kept), moments)
+    layers[0] = _fold_inputs(layers[0], inputs.present(kept), moments)
     return with_layers(network, layers)
 
 
@@ -274,15 +273,13 @@ def silence(
 
 def _fold_inputs(layer: Layer, kept: np.ndarray, moments: Activations) -> Layer:
     """The layer with the weights of the other inputs moved into those it keeps (C1)."""
-    weights = layer.weights
-    assert isinstance(weights, AbstractNormalWeights)
     constant, slopes = (jnp.asarray(c, float) for c in _project(moments.mean, kept))
     gone, mean = jnp.asarray(~kept), moments.mean.mean(0)
     # The difference may round to less than 0 where a node is constant.
     spread = jnp.maximum(moments.square - mean**2, 0)
     mean, spread = (jnp.where(gone, value, 0) for value in (mean, spread))
-    law = weights.law().folded(Fold(gone, constant, slopes, mean, spread))
-    return eqx.tree_at(lambda layer: layer.weights, layer, weights.with_law(law))
+    weights = layer.weights.folded(Fold(gone, constant, slopes, mean, spread))
+    return eqx.tree_at(lambda layer: layer.weights, layer, weights)
 
 
 def _project(mean: Array, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -311,18 +308,7 @@ def drop(
 
     And without columns, if they are given, of a network whose inputs have scales.
     """
-    layers = [*network.layers, network.output]
-    for index, kept in enumerate(keep):
-        if kept.all():
-            continue
-        layers[index] = _drop_nodes(layers[index], kept)
-        layers[index + 1] = _drop_inputs(layers[index + 1], kept)
-    if columns is None or network.inputs is None:
-        return with_layers(network, layers)
-    kept = network.inputs.own(columns)
-    layers[0] = _drop_inputs(layers[0], kept)
-    inputs = network.inputs.without(kept)
-    return replace(with_layers(network, layers), inputs=inputs)
+    return network.take(keep, columns)
 
 
 def pick_draws(network: DrawnNetwork, keep: tuple[np.ndarray, ...]) -> DrawnNetwork:
@@ -342,38 +328,9 @@ def pick_draws(network: DrawnNetwork, keep: tuple[np.ndarray, ...]) -> DrawnNetw
     return eqx.tree_at(lambda n: (n.kernels, n.biases, n.scales), network, new)
 
 
-def _drop_nodes(layer: Layer, kept: np.ndarray) -> Layer:
-    def pick(leaf: Any) -> Any:
-        return leaf[kept] if eqx.is_array_like(leaf) and np.ndim(leaf) else leaf
-
-    scales = {
-        name: jax.tree.map(pick, scale) if scale.q.loc.ndim else scale
-        for name, scale in layer.scales.items()
-    }
-    new = (jax.tree.map(pick, layer.weights), scales, pick(layer.nodes))
-    return eqx.tree_at(
-        lambda layer: (layer.weights, layer.scales, layer.nodes),
-        layer,
-        new,
-        is_leaf=lambda leaf: leaf is None,
-    )
-
-
-def _drop_inputs(layer: Layer, kept: np.ndarray) -> Layer:
-    assert isinstance(layer.weights, AbstractNormalWeights)
-    inputs = jax.tree.map(lambda leaf: leaf[kept], layer.inputs)
-    return eqx.tree_at(
-        lambda layer: (layer.weights, layer.inputs),
-        layer,
-        (layer.weights.without_inputs(kept), inputs),
-        is_leaf=lambda leaf: leaf is None,
-    )
-
-
 def with_layers(network: Network, layers: list[Layer]) -> Network:
     """The network with other layers, the output last."""
-    new = (tuple(layers[:-1]), layers[-1])
-    return eqx.tree_at(lambda n: (n.layers, n.output), network, new)
+    return network.with_layers(layers)
 
 
 @dataclass(frozen=True)

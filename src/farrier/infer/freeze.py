@@ -25,7 +25,7 @@ What to do with the arrays is in `portable.py`, and once more in `export/network
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -35,8 +35,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ..core.tied import TiedWeights
-from ..core.weights import AbstractNormalWeights, NormalLaw
+from ..core.weights import MeanFieldWeights
 from ..model.drawn import AnyNetwork, DrawnNetwork
 from ..model.inputs import InputScales
 from ..model.layers import Layer
@@ -111,7 +110,7 @@ class Moments:
 def is_normal(network: Network) -> bool:
     """Whether the weights into each node have one normal law under q."""
     layers = (*network.layers, network.output)
-    return all(isinstance(layer.weights, AbstractNormalWeights) for layer in layers)
+    return all(layer.weights.can_fold for layer in layers)
 
 
 def can_fix(network: AnyNetwork, draws: int) -> bool:
@@ -161,10 +160,6 @@ def form_of_fixed(network: Network, draws: int) -> DrawnNetwork:
     if network.likelihood.targets:
         kernel, bias = like.kernels[-1], like.biases[-1]
         variances = {"kernel": kernel, "bias": bias}
-        columns = bias.shape[1] * _law(network.output).root.shape[2]
-        if columns:
-            variances["root_kernel"] = jnp.zeros((*kernel.shape[:2], columns))
-            variances["root_bias"] = jnp.zeros((draws, columns))
     return replace(like, scales={}, variances=variances)
 
 
@@ -263,12 +258,6 @@ def _hidden(network: Network, key: PRNGKeyArray) -> dict[str, Array]:
 
 def _moment_arrays(layer: Layer, name: str) -> dict[str, Array]:
     """What (E1) needs of one layer, scales multiplied in."""
-    if isinstance(layer.weights, TiedWeights):
-        raise ValueError(
-            "Moments are carried from layer to layer as if scales and weights were "
-            'independent, which they are not with posterior="tied". Export draws: '
-            "`method=Draws()`."
-        )
     law = _law(layer)
     first, second = (layer.scale_moment(power) for power in (1, 2))
     square = law.loc**2 + (law.root**2).sum(2)
@@ -314,12 +303,24 @@ def _root_arrays(
     return {f"{name}.root.kernel": root[:-1], f"{name}.root.bias": root[-1]}
 
 
-def _law(layer: Layer) -> NormalLaw:
+class _Law(NamedTuple):
+    """Mean-field weights into each node, the bias last; `root` has no columns."""
+
+    loc: Float[Array, "nodes fan_in"]
+    own: Float[Array, "nodes fan_in"]  # variance
+    root: Float[Array, "nodes fan_in 0"]
+
+
+def _law(layer: Layer) -> _Law:
     weights = layer.weights
-    if not isinstance(weights, AbstractNormalWeights):
+    if not isinstance(weights, MeanFieldWeights):
         raise ValueError(
-            "Only networks whose weights are normal under the posterior can be "
-            f"exported, and this one has {type(weights).__name__}. Fit with "
-            'posterior="factorised" or posterior="node".'
+            "Only networks with mean-field weights can be exported, and this one has "
+            f'{type(weights).__name__}. Fit with posterior="mean-field".'
         )
-    return weights.law()
+    kernel, bias = weights.kernel, weights.bias
+    return _Law(
+        jnp.concatenate([kernel.loc, bias.loc[:, None]], 1),
+        jnp.concatenate([kernel.variance, bias.variance[:, None]], 1),
+        jnp.zeros((weights.nodes, weights.fan_in, 0)),
+    )

@@ -23,7 +23,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from scipy import stats
 
 from ..core.scales import Scale
-from ..core.weights import AbstractNormalWeights, Centred, Mixed
+from ..core.weights import Centred, MeanFieldWeights, Mixed
 from ..model.inputs import InputScales
 from ..model.layers import Layer
 from ..model.likelihoods import AbstractNormalLikelihood
@@ -87,17 +87,15 @@ def _draw_layer(
 ) -> tuple[tuple[Array, Array], Float[Array, ""]]:
     """One draw of a layer's weights, scales multiplied in, and ln p - ln q of it."""
     weights = layer.weights
-    assert isinstance(weights, AbstractNormalWeights)
+    assert isinstance(weights, MeanFieldWeights)
     key_weights, *keys = jr.split(key, 1 + len(layer.scales))
     log_scale, ratio = jnp.zeros(weights.nodes), jnp.zeros(())
-    log_scales = {}
-    for (name, scale), key_scale in zip(layer.scales.items(), keys, strict=True):
-        log_scales[name], own = _draw_scale(scale, key=key_scale)
-        log_scale, ratio = log_scale + log_scales[name], ratio + own
-    # A move by the noise of the scales changes no volume.
-    still = weights.sample(layer.inputs, layer.nodes, key=key_weights)
-    ratio -= weights.log_density(*still)
-    kernel, bias = layer.moved(*still, layer.noise_of_nodes(log_scales))
+    for scale, key_scale in zip(layer.scales.values(), keys, strict=True):
+        log_s, own = _draw_scale(scale, key=key_scale)
+        log_scale, ratio = log_scale + log_s, ratio + own
+    kernel, bias = weights.sample(layer.inputs, layer.nodes, key=key_weights)
+    for q, w in ((weights.kernel, kernel), (weights.bias, bias)):
+        ratio -= norm.logpdf(w, q.loc, q.scale).sum()
     form = layer.parametrisation
     if isinstance(form, Mixed):
         ratio += form.log_density(kernel).sum() + form.log_density(bias).sum()

@@ -84,7 +84,7 @@ class AbstractLikelihood(eqx.Module):
 
     def output_prior(self, prior: AbstractPrior) -> AbstractPrior:
         """Of the output layer, where the hidden layers have this prior."""
-        return prior.of_output()
+        return prior.output_prior()
 
     @abc.abstractmethod
     def kl(self) -> dict[str, Float[Array, ""]]:
@@ -255,7 +255,7 @@ class HeteroscedasticLikelihood(AbstractNormalLikelihood):
 
     def output_prior(self, prior: AbstractPrior) -> AbstractPrior:
         """A scale for each output: where noise does not depend on the row, g is 0."""
-        return prior.of_unlike_outputs()
+        return prior.separate_output_prior()
 
     def expected_log_density(
         self, y: Float[Array, "batch targets"] | Int[Array, " batch"], f: Conditional

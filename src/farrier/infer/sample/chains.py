@@ -28,12 +28,10 @@ import jax.random as jr
 import numpy as np
 from jax import lax
 from jax.flatten_util import ravel_pytree
-from jax.scipy.stats import norm
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ...core.families import Gamma
 from ...core.scales import Scale
-from ...core.weights import Centred, Mixed
 from ...model.drawn import DrawnNetwork
 from ...model.layers import Layer
 from ...model.network import ACTIVATIONS, Network, SampledNetwork
@@ -313,16 +311,12 @@ def _factor(
 ) -> Float[Array, " nodes"]:
     """Scale of the weights into each node; one where there is none."""
     total = sum(log_scales.values(), start=jnp.zeros(layer.weights.nodes))
-    if isinstance(layer.parametrisation, Centred):  # here too beta is what is sampled
-        return jnp.exp(total)
-    return layer.parametrisation.multiplier(total)
+    return layer.parametrisation.sampling_multiplier(total)
 
 
 def log_prior_of(layer: Layer, point: LayerPoint) -> Float[Array, ""]:
     """ln p of one layer's weights and scales, as densities of ln s (M1, M10, M12)."""
-    form = layer.parametrisation
-    density = form.log_density if isinstance(form, Mixed) else norm.logpdf
-    total = density(point.kernel).sum() + density(point.bias).sum()
+    total = layer.parametrisation.log_prior(point.kernel, point.bias)
     return total + _log_prior_of_scales(layer.scales, point.log_scales)
 
 
@@ -341,11 +335,9 @@ def start_of(network: Network, *, key: PRNGKeyArray) -> Point:
     for number, layer in enumerate(network.named_layers().values()):
         key_weights, *keys = jr.split(jr.fold_in(key, number), 1 + len(layer.scales))
         log_scales = _drawn_scales(layer.scales, keys)
-        still = layer.weights.sample(layer.inputs, layer.nodes, key=key_weights)
-        kernel, bias = layer.moved(*still, layer.noise_of_nodes(log_scales))
-        if isinstance(layer.parametrisation, Centred):
-            factor = _factor(layer, log_scales)
-            kernel, bias = kernel / factor[:, None], bias / factor
+        kernel, bias = layer.weights.sample(layer.inputs, layer.nodes, key=key_weights)
+        factor = _factor(layer, log_scales)
+        kernel, bias = layer.parametrisation.standardised(kernel, bias, factor)
         points.append(LayerPoint(kernel, bias, log_scales))
     if network.inputs is not None:
         keys = [*jr.split(jr.fold_in(key, len(points)))]
