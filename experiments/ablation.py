@@ -17,17 +17,26 @@ from typing import Any
 import numpy as np
 
 from farrier import presets
-from farrier.core.priors import Horseshoe
+from farrier.core.priors import AbstractPrior, Horseshoe
 from farrier.estimators import HorseshoeRegressor, fit_many
 from farrier.model.likelihoods import GaussianNoise
 from farrier.plots import COLOURS, LABELS, Figure, legend_below, new_figure
 
 from . import datasets, structure
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
+from .ablation_priors import BatchScales, NodeExponential, NodeHalfCauchy
 
 HOURS = "about 10 minutes on 2 cores"
 UNITS = 50  # on the UCI sets
 NOISES = {"weak": GaussianNoise(), "Gamma(6, 6)": GaussianNoise(shape=6.0, rate=6.0)}
+PRIORS: dict[str, str | AbstractPrior] = {
+    "exponential": NodeExponential(),
+    "half-cauchy": NodeHalfCauchy(),
+}  # those that have no name in the library
+DRAWS: dict[str, AbstractPrior] = {
+    "row": Horseshoe(),
+    "batch": BatchScales(prior=Horseshoe()),
+}
 DEFAULT = {"prior": "horseshoe", "noise": "weak", "draws": "row"}
 FLOOR = 1e-6  # norms below this are drawn here
 
@@ -86,13 +95,13 @@ def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
     found = {f"labels/{p}": partial(labels, config, p) for p in config.priors}
     for prior in config.priors:
         about = DEFAULT | {"set": one, "prior": prior}
-        found[f"{one}/{prior}"] = partial(splits, config, data, about, prior)
+        choice = PRIORS.get(prior, prior)
+        found[f"{one}/{prior}"] = partial(splits, config, data, about, choice)
     about = DEFAULT | {"set": one, "noise": "Gamma(6, 6)"}
     found[f"{one}/Gamma(6, 6)"] = partial(splits, config, data, about, "horseshoe")
     for draws in config.scale_draws:
         about = DEFAULT | {"set": other, "draws": draws}
-        prior = Horseshoe(scale_draws=draws)
-        found[f"{other}/{draws}"] = partial(splits, config, data, about, prior)
+        found[f"{other}/{draws}"] = partial(splits, config, data, about, DRAWS[draws])
     return found
 
 
@@ -104,12 +113,12 @@ def labels(config: Config, prior: str, work: Work) -> list[Row]:
         points=config.points,
         most_iterations=config.most_iterations,
     )
-    rows = structure.fits(same, prior, config.width, work)
-    return [{"set": "labels"} | row for row in rows]
+    rows = structure.fits(same, PRIORS.get(prior, prior), config.width, work)
+    return [{"set": "labels"} | row | {"prior": prior} for row in rows]
 
 
 def splits(
-    config: Config, data: Path, about: Row, prior: str | Horseshoe, work: Work
+    config: Config, data: Path, about: Row, prior: str | AbstractPrior, work: Work
 ) -> list[Row]:
     """A fit to each of the standard splits, all at once."""
     x, y, every = datasets.uci(about["set"], data)

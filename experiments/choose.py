@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from farrier import presets
-from farrier.core.priors import RegularisedHorseshoe
+from farrier.core.priors import Horseshoe
 from farrier.estimators import HorseshoeRegressor
 from farrier.estimators.base import passes_of
 from farrier.infer.ensemble import Restarts
@@ -58,8 +58,8 @@ DEEP = (
     "MCLMC, stacked"
 )
 SAMPLED = {"refine": Nuts(candidates=50), "n_restarts": 4}
-SLAB = {"prior": RegularisedHorseshoe(slab_scale=1.0)}
-WIDER_SLAB = {"prior": RegularisedHorseshoe(slab_scale=2.0)}
+SLAB = {"prior": Horseshoe(slab=1.0)}
+WIDER_SLAB = {"prior": Horseshoe(slab=2.0)}
 LONG_WARM_UP = {"kl_warm_up": 0.8}
 NOISES = {"likelihood": presets.BOTH_NOISES}
 CHAINS = SMOOTH | LONG_WARM_UP | NOISES | SAMPLED | WIDER_SLAB

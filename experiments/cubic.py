@@ -39,8 +39,8 @@ NOISE_VARIANCE = 9.0
 TARGET_VARIANCE = 4**6 / 7 + NOISE_VARIANCE  # of y, x uniform on [-4, 4]
 SMALL_LOSS = 0.1  # nats a point: a drop of less than this is none
 AUXILIARY = {
-    "gaussian": Gaussian(half_cauchy="auxiliary"),
-    "horseshoe": Horseshoe(half_cauchy="auxiliary"),
+    "gaussian": Gaussian(),
+    "horseshoe": Horseshoe(),
 }
 TITLES = {
     "paper": "As in the paper: {} iterations, Gamma(6, 6)",

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from farrier.core.weights import FactorisedWeights
+from farrier.core.priors import AbstractPrior
+from farrier.core.weights import MeanFieldWeights
 from farrier.datasets import two_two_one
 from farrier.demo import weights_on
 from farrier.estimators import HorseshoeClassifier
@@ -84,7 +85,9 @@ def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
     }
 
 
-def fits(config: Config, prior: str, width: int, work: Work) -> list[Row]:
+def fits(
+    config: Config, prior: str | AbstractPrior, width: int, work: Work
+) -> list[Row]:
     """A fit to each data set, all at once; the first one's weights are kept."""
     tables = [two_two_one(config.points, seed=s) for s in config.seeds]
     chosen: dict[str, Any] = {
@@ -123,7 +126,7 @@ def expected_weights(model: HorseshoeClassifier) -> np.ndarray:
     assert isinstance(model.network_, Network)
     layer = model.network_.layers[0]
     weights = layer.weights
-    assert isinstance(weights, FactorisedWeights)
+    assert isinstance(weights, MeanFieldWeights)
     scales = layer.expected_norms() / weights.expected_norms()
     inputs, biases = np.asarray(layer.expected_weights()), scales * weights.bias.loc
     columns = np.column_stack([inputs, np.asarray(biases)])

@@ -6,13 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import datasets, export, presets
-    from .core.posteriors import Factorised, Matrix, Node, Tied
+    from .core.posteriors import Matrix, MeanField
     from .core.priors import (
         Gaussian,
         Horseshoe,
-        NodeExponential,
-        NodeHalfCauchy,
-        RegularisedHorseshoe,
         ScaleMixture,
     )
     from .estimators import (
@@ -43,7 +40,6 @@ __all__ = [
     "BandDisplay",
     "BatchRows",
     "CalibrationDisplay",
-    "Factorised",
     "Gaussian",
     "GaussianNoise",
     "HeteroscedasticNoise",
@@ -54,16 +50,12 @@ __all__ = [
     "KlRelease",
     "Matrix",
     "Mclmc",
-    "Node",
-    "NodeExponential",
-    "NodeHalfCauchy",
+    "MeanField",
     "NodesDisplay",
     "Nuts",
     "ParquetRows",
-    "RegularisedHorseshoe",
     "Restarts",
     "ScaleMixture",
-    "Tied",
     "TrainingWarning",
     "datasets",
     "distributed",
@@ -80,15 +72,10 @@ _HOMES = {
     "CalibrationDisplay": ".views.displays",
     "HistoryDisplay": ".views.displays",
     "NodesDisplay": ".views.displays",
-    "Factorised": ".core.posteriors",
     "Matrix": ".core.posteriors",
-    "Node": ".core.posteriors",
-    "Tied": ".core.posteriors",
+    "MeanField": ".core.posteriors",
     "Gaussian": ".core.priors",
     "Horseshoe": ".core.priors",
-    "NodeExponential": ".core.priors",
-    "NodeHalfCauchy": ".core.priors",
-    "RegularisedHorseshoe": ".core.priors",
     "ScaleMixture": ".core.priors",
     "GaussianNoise": ".model.likelihoods",
     "HeteroscedasticNoise": ".model.likelihoods",

@@ -3,7 +3,7 @@
 from typing import Any
 
 from .core.posteriors import Matrix
-from .core.priors import Gaussian, Horseshoe, RegularisedHorseshoe
+from .core.priors import Gaussian, Horseshoe
 from .estimators.base import passes_of
 from .infer.ensemble import Restarts
 from .infer.sample.chains import Mclmc
@@ -37,7 +37,7 @@ def refined(rows: int) -> dict[str, Any]:
         return {"prior": "horseshoe", "n_restarts": 3}
     return {
         "hidden_layer_sizes": (16, 16),
-        "prior": RegularisedHorseshoe(slab_scale=2.0),
+        "prior": Horseshoe(slab=2.0),
         "likelihood": BOTH_NOISES,
         "max_iter": passes_of(3_000, rows),
         "n_restarts": Restarts(count=8, weights="stacked"),
@@ -54,7 +54,7 @@ def paper() -> dict[str, Any]:
     return {
         "hidden_layer_sizes": (50,),
         "activation": "relu",
-        "prior": Horseshoe(half_cauchy="auxiliary"),
+        "prior": Horseshoe(),
         "likelihood": GaussianNoise(shape=6.0, rate=6.0),
         "kl_warm_up": 0.0,
         "learning_rate_init": 0.005,

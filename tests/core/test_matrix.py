@@ -15,10 +15,9 @@ from farrier.core.matrix import (
     LEAST_NOISE,
     MatrixWeights,
     inverse,
-    log_det,
     solve,
 )
-from farrier.core.weights import kl_to_scaled_normal
+from farrier.core.weights import Fold, kl_to_scaled_normal
 
 D_IN, NODES, PAIRS, DRAWS = 4, 3, 2, 10_000
 X = np.array([[0.5, -1.0, 2.0, 0.3], [0.0, 0.0, 0.0, 0.0], [3.0, 1.0, 0.0, -2.0]])
@@ -206,7 +205,7 @@ def test_without_pseudo_data_it_is_the_matrix_normal(getkey):
     np.testing.assert_allclose(variance, np.outer(column, x**2 @ row), rtol=1e-12)
     np.testing.assert_allclose(weights.expected(), weights.loc[:, :-1], rtol=1e-12)
     assert_mean(draw_all(weights, key=getkey()), weights.loc)
-    np.testing.assert_array_equal(weights.own_kl(), 0)
+    np.testing.assert_array_equal(weights.extra_kl(), 0)
 
 
 def test_pseudo_data_are_interpolated_and_certain(getkey):
@@ -241,13 +240,13 @@ def test_noise_costs_its_divergence_from_a_log_uniform_law(getkey, noise):
         n * (exact(float(s)) - exact(noise))
         for n, s in zip(numbers, weights.noise, strict=True)
     )
-    np.testing.assert_allclose(weights.own_kl(), expected, atol=0.05 * sum(numbers))
+    np.testing.assert_allclose(weights.extra_kl(), expected, atol=0.05 * sum(numbers))
     by_hand = 0.0
     for n, s in zip(numbers, np.asarray(weights.noise), strict=True):
         each = [np.log(v) + np.polyval([*DROPOUT[::-1], 0], v**2) for v in (noise, s)]
         by_hand += n * (each[0] - each[1])
-    np.testing.assert_allclose(weights.own_kl(), by_hand, rtol=1e-9)
-    assert weights.own_kl() > 0
+    np.testing.assert_allclose(weights.extra_kl(), by_hand, rtol=1e-9)
+    assert weights.extra_kl() > 0
 
 
 def test_gradients_agree_with_finite_differences(getkey):
@@ -263,7 +262,7 @@ def test_gradients_agree_with_finite_differences(getkey):
         mean, variance = w.moments(jnp.asarray(X.T), key=key)
         kernel, bias = w.sample(jnp.arange(D_IN), jnp.arange(NODES), key=key)
         total = jnp.sin(mean).sum() + jnp.log(variance).sum() + jnp.sin(kernel).sum()
-        return total + (bias**2).sum() + w.own_kl() + w.entropy().sum()
+        return total + (bias**2).sum() + w.extra_kl() + w.entropy().sum()
 
     direction = jr.normal(key_signs, flat.shape)
     step = 1e-6
@@ -290,13 +289,13 @@ def test_reordering_nodes_reorders_everything(getkey):
     for name in ("expected", "expected_norms", "squared_norm", "entropy"):
         values = getattr(weights, name)()
         np.testing.assert_allclose(getattr(moved, name)(), values[order], rtol=1e-9)
-    np.testing.assert_allclose(moved.own_kl(), weights.own_kl(), rtol=1e-12)
+    np.testing.assert_allclose(moved.extra_kl(), weights.extra_kl(), rtol=1e-12)
 
 
 @pytest.mark.parametrize(("d_in", "pairs"), [(6, 50), (200, 5)])
 def test_float32_agrees_with_float64(getkey, d_in, pairs):
     """Also with more pairs than weights, as in a first layer of few inputs (V2)."""
-    sizes = {"sd": 0.01, "spread": 1.0, "pairs": pairs, "key": getkey()}
+    sizes = {"sd": 0.01, "start_sd": 1.0, "pairs": pairs, "key": getkey()}
     weights = MatrixWeights.create(d_in, 20, **sizes)
     x, key = jr.normal(getkey(), (d_in, 30)), getkey()
     numbers = jnp.arange(d_in), jnp.arange(20)
@@ -332,7 +331,7 @@ def test_float32_agrees_with_float64(getkey, d_in, pairs):
 
 def test_created_weights_have_the_spread_and_agree_with_their_pseudo_data(getkey):
     """Conditioning changes no expected weight before training (V2)."""
-    sizes = {"sd": 0.02, "spread": 0.3, "key": getkey()}
+    sizes = {"sd": 0.02, "start_sd": 0.3, "key": getkey()}
     weights = MatrixWeights.create(50, 200, **sizes)
     assert (weights.fan_in, weights.nodes) == (51, 200)
     assert weights.pseudo_inputs.shape == (5, 51)
@@ -361,9 +360,34 @@ def test_solve_agrees_with_numpy_and_its_gradient_with_differences(getkey, size)
     np.testing.assert_allclose(jax.grad(value)(0.0), slope, rtol=1e-4, atol=1e-9)
 
 
-def test_log_determinant_agrees_with_numpy(getkey):
-    """And its gradient is the inverse."""
-    a = jr.normal(getkey(), (4, 6))
-    a = a @ a.T
-    np.testing.assert_allclose(log_det(a), np.linalg.slogdet(a)[1], rtol=1e-10)
-    np.testing.assert_allclose(jax.grad(log_det)(a), np.linalg.inv(a), rtol=1e-8)
+def test_inputs_of_correlated_weights_cannot_be_folded(getkey):
+    """The pairs relate all weights: the message names what to do instead (C1)."""
+    weights = random_weights(key=getkey())
+    assert not weights.can_fold
+    none = jnp.zeros(D_IN)
+    fold = Fold(none > 0, none, jnp.zeros((D_IN, D_IN)), none, none)
+    with pytest.raises(ValueError, match='Keep all nodes, or fit with posterior="mean-'):
+        weights.folded(fold)
+
+
+def test_a_part_of_the_weights_has_the_parameters_of_its_nodes_and_inputs(getkey):
+    """Row variances and pseudo-inputs go with inputs, the rest with nodes (V1), (V2)."""
+    weights = random_weights(key=getkey(), noise=0.1)
+    nodes, inputs = np.array([1, 0, 1], bool), np.array([0, 1, 1, 0], bool)
+    kept = [1, 2, D_IN]  # and the bias
+    part = weights.take(nodes=nodes, inputs=inputs)
+    np.testing.assert_array_equal(part.loc, np.asarray(weights.loc)[nodes][:, kept])
+    np.testing.assert_array_equal(part.log_row, weights.log_row[np.array(kept)])
+    np.testing.assert_array_equal(part.log_column, weights.log_column[nodes])
+    np.testing.assert_array_equal(part.pseudo_inputs, np.asarray(weights.pseudo_inputs)[:, kept])
+    np.testing.assert_array_equal(part.pseudo_outputs, weights.pseudo_outputs[nodes])
+    np.testing.assert_array_equal(part.raw_noise, weights.raw_noise)
+    assert eqx.tree_equal(weights.take(), weights)
+
+
+def test_draws_have_the_error_of_the_pairs(getkey):
+    """Where pairs determine all weights, what is left random is their error (V2)."""
+    weights = random_weights(key=getkey(), pairs=D_IN + 1)
+    _, covariance = dense(weights)
+    w = draw_all(weights, key=getkey()).reshape(DRAWS, -1)
+    assert_mean((w - w.mean(0)) ** 2 / np.diag(covariance), np.ones(covariance.shape[0]))

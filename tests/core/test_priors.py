@@ -2,19 +2,14 @@
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
 
 from farrier.core.priors import (
     PRIORS,
     Gaussian,
     Horseshoe,
-    NodeExponential,
-    NodeHalfCauchy,
-    RegularisedHorseshoe,
     ScaleMixture,
-    layer_scale_for,
 )
-from farrier.core.scales import AuxiliaryHalfCauchy, Exponential, HalfCauchy
+from farrier.core.scales import ExactHalfCauchy, HalfCauchy
 from farrier.core.weights import Mixed, NonCentred, Regularised
 
 
@@ -34,41 +29,32 @@ def test_which_scales_a_prior_has():
     assert prior_scales(Gaussian(scale=2.0)) == {"kappa": (2.0, ())}
 
 
-def test_the_alternatives_have_a_scale_for_each_node_and_none_for_the_layer():
-    """Half-Cauchy (M1) or exponential (M11)."""
-    assert prior_scales(NodeHalfCauchy(node_scale=2.0)) == {"tau": (2.0, (3,))}
-    scales = NodeExponential(node_scale=0.5).scales(3, start=0.4)
-    assert [*scales] == ["tau"]
-    assert scales["tau"].prior == Exponential(0.5)
-    assert scales["tau"].q.loc.shape == (3,)
-
-
 def test_a_mixture_has_no_scales_and_is_the_prior_of_the_output_too():
     """Each weight has its own two normals (M10)."""
     prior = ScaleMixture(share=0.25, wide=0.5, narrow=0.01)
     assert prior.scales(3, start=0.4) == {}
     assert prior.parametrised() == Mixed(0.25, 0.5, 0.01)
-    assert prior.of_output() is prior
-    assert prior.of_unlike_outputs() is prior
+    assert prior.output_prior() is prior
+    assert prior.separate_output_prior() is prior
 
 
 def test_outputs_of_different_units_have_a_scale_each():
     """kappa ~ C+(0, 5) for each, in the same form (M1), (L4)."""
-    for prior in (Horseshoe(node_scale=2.0), Gaussian(scale=1.0), NodeHalfCauchy()):
-        assert prior_scales(prior.of_unlike_outputs()) == {"kappa": (5.0, (3,))}
-    centred = Horseshoe(parametrisation="centred", scale_draws="batch")
-    outputs = centred.of_unlike_outputs()
+    for prior in (Horseshoe(node_scale=2.0), Gaussian(scale=1.0)):
+        assert prior_scales(prior.separate_output_prior()) == {"kappa": (5.0, (3,))}
+    centred = Horseshoe(parametrisation="centred", half_cauchy="exact")
+    outputs = centred.separate_output_prior()
     assert outputs.parametrised() == centred.parametrised()
-    assert outputs.scale_rows is centred.scale_rows
+    assert isinstance(outputs.scales(3, start=1.0)["kappa"].prior, ExactHalfCauchy)
 
 
 def test_output_has_one_half_cauchy_scale_of_five():
     """Whatever the hidden layers have (M1), in the same form."""
-    for prior in (Horseshoe(), Gaussian(scale=1.0), NodeHalfCauchy()):
-        assert prior.of_output() == Gaussian(scale=5.0)
-    auxiliary = Horseshoe(half_cauchy="auxiliary", parametrisation="centred")
-    output = Gaussian(half_cauchy="auxiliary", parametrisation="centred")
-    assert auxiliary.of_output() == output
+    for prior in (Horseshoe(), Gaussian(scale=1.0)):
+        assert prior.output_prior() == Gaussian(scale=5.0)
+    exact = Horseshoe(half_cauchy="exact", parametrisation="centred", columns=True)
+    output = Gaussian(half_cauchy="exact", parametrisation="centred")
+    assert exact.output_prior() == output
 
 
 @pytest.mark.parametrize(
@@ -86,7 +72,7 @@ def test_a_mixture_says_what_it_needs(settings, match):
 
 @pytest.mark.parametrize(
     "prior",
-    [Horseshoe(), Gaussian(), NodeHalfCauchy(), NodeExponential()],
+    [Horseshoe(), Gaussian()],
     ids=lambda p: p.name,
 )
 def test_product_of_the_scales_starts_where_asked(prior):
@@ -97,18 +83,20 @@ def test_product_of_the_scales_starts_where_asked(prior):
 
 
 @pytest.mark.parametrize(
-    ("half_cauchy", "kind"),
-    [("collapsed", HalfCauchy), ("auxiliary", AuxiliaryHalfCauchy)],
+    ("half_cauchy", "form"),
+    [("collapsed", HalfCauchy), ("exact", ExactHalfCauchy)],
 )
 @pytest.mark.parametrize("prior", [Horseshoe, Gaussian])
-def test_both_forms_of_the_half_cauchy_start_alike(prior, half_cauchy, kind):
-    """Collapsed (M5), or explicit with q(lam) at its optimum (M4), (M9): one number."""
+def test_both_forms_of_the_half_cauchy_have_the_same_scales(prior, half_cauchy, form):
+    """Collapsed (M5), or the divergence (G2), which is less by the Jensen gap."""
     scales = prior(half_cauchy=half_cauchy).scales(3, start=0.4)
     collapsed = prior().scales(3, start=0.4)
     assert scales.keys() == collapsed.keys()
     for name, scale in scales.items():
-        assert isinstance(scale.prior, kind)
-        np.testing.assert_allclose(scale.kl(), collapsed[name].kl(), rtol=1e-12)
+        assert isinstance(scale.prior, form)
+        np.testing.assert_array_equal(scale.q.loc, collapsed[name].q.loc)
+        assert scale.prior.b == collapsed[name].prior.b
+        assert scale.kl() <= collapsed[name].kl()
 
 
 def test_priors_by_name():
@@ -140,45 +128,35 @@ def test_a_scale_that_is_none_is_refused(prior, name, bad):
         prior(**{name: bad})
 
 
-def test_a_regularised_horseshoe_has_a_slab_in_hidden_layers_alone():
-    """The scales of a horseshoe (M1), cut off softly (G3)."""
-    prior = RegularisedHorseshoe(slab_scale=3.0, layer_scale=0.1)
+def test_a_slab_is_in_hidden_layers_alone():
+    """The scales of a horseshoe (M1), limited by the slab (G3)."""
+    prior = Horseshoe(slab=3.0, layer_scale=0.1)
     assert prior_scales(prior) == {"tau": (1.0, (3,)), "upsilon": (0.1, ())}
     assert prior.parametrised() == Regularised(3.0)
-    assert prior.of_output().parametrised() == NonCentred()
-    assert PRIORS["regularised-horseshoe"] == RegularisedHorseshoe()
+    assert prior.output_prior().parametrised() == NonCentred()
+    assert Horseshoe().parametrised() == NonCentred()
+    assert PRIORS["regularised-horseshoe"] == Horseshoe(slab=2.0)
 
 
-@pytest.mark.parametrize(("expected", "nodes"), [(5, 50), (0.2, 30)])
-def test_layer_scale_makes_so_many_nodes_expected(expected, nodes):
-    """(G5) against quadrature and draws of 1 - 1 / (1 + n b^2 tau^2)."""
-    rows = 400
-    b = layer_scale_for(expected, nodes, rows)
-    on = lambda tau: 1 - 1 / (1 + rows * b**2 * tau**2)
-    count = expected * nodes if expected < 1 else expected
-    share, _ = integrate.quad(lambda t: stats.halfcauchy.pdf(t) * on(t), 0, np.inf)
-    assert nodes * share == pytest.approx(count, rel=1e-6)
-    tau = stats.halfcauchy.rvs(size=40_000, random_state=np.random.default_rng(0))
-    error = nodes * on(tau).std() / np.sqrt(len(tau))
-    assert abs(nodes * on(tau).mean() - count) < 5 * error
-
-
-def test_expected_nodes_take_the_place_of_the_layer_scale():
-    """At most all but one are expected to be on (G5)."""
-    prior = RegularisedHorseshoe(expected_nodes=1, rows=100, node_scale=2.0)
-    assert prior_scales(prior)["upsilon"][0] == pytest.approx(0.5 / 10 / 2)
-    many = RegularisedHorseshoe(expected_nodes=9, rows=100)
-    assert prior_scales(many)["upsilon"][0] == pytest.approx(2 / 10)
+def test_columns_are_asked_of_a_horseshoe_alone():
+    """The output layer has no columns of the table (I2)."""
+    assert Horseshoe(columns=True).columns
+    others = (Horseshoe(), Gaussian(), ScaleMixture())
+    outputs = (Horseshoe(columns=True).output_prior(),)
+    assert not any(prior.columns for prior in others + outputs)
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"expected_nodes": 5}, "`expected_nodes` and `rows` go together, got 5 and N"),
-        ({"parametrisation": "centred"}, "is non-centred, got .*'centred'"),
-        ({"slab_scale": 0}, "`slab_scale` must be positive and finite, got 0"),
+        (
+            {"slab": 2.0, "parametrisation": "centred"},
+            "must be non-centred, got .*'centred'. Set it to 'non-centred', or `slab`",
+        ),
+        ({"slab": 0}, "`slab` must be positive and finite, got 0"),
+        ({"columns": "all"}, "`columns` must be True or False, got 'all'"),
     ],
 )
-def test_settings_of_a_regularised_horseshoe_are_checked(given, said):
+def test_settings_of_a_horseshoe_are_checked(given, said):
     with pytest.raises(ValueError, match=said):
-        RegularisedHorseshoe(**given)
+        Horseshoe(**given)

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from farrier.core.posteriors import Factorised
-from farrier.core.priors import Gaussian, Horseshoe, RegularisedHorseshoe
-from farrier.core.scales import AuxiliaryHalfCauchy, half_cauchy_sample
+from farrier.core.posteriors import Matrix, MeanField
+from farrier.core.priors import Gaussian, Horseshoe, Outputs
 from farrier.model.layers import INITIAL_SD, Layer
 
 D_IN, NODES, ROWS = 3, 4, 50_000
@@ -32,7 +31,7 @@ def set_to(tree, where, value):
 def layer_of(prior, *, key, nodes=NODES, sd=0.3, spread=0.3):
     """A layer away from where training starts it: wider posteriors, uneven scales."""
     key_create, key_loc = jr.split(key)
-    layer = Layer.create(D_IN, nodes, prior, Factorised(), key=key_create)
+    layer = Layer.create(D_IN, nodes, prior, MeanField(), key=key_create)
     raw_sd, raw_spread = (float(jnp.log(jnp.array(s))) for s in (sd, spread))
     layer = set_to(layer, lambda x: x.weights.kernel.log_scale, raw_sd)
     layer = set_to(layer, lambda x: x.weights.bias.log_scale, raw_sd)
@@ -189,17 +188,6 @@ def test_all_weights_into_a_node_share_its_scale(getkey, nodes):
         assert stats.kstest(factor[:, node], law.cdf).pvalue > 1e-6
 
 
-@pytest.mark.parametrize("b", [0.1, 1.0, 5.0])
-def test_prior_draws_of_tau_are_half_cauchy(getkey, b):
-    """A Kolmogorov-Smirnov test; the logarithm of the scale is no such scale (M2)."""
-    tau = np.asarray(half_cauchy_sample(b, (ROWS,), key=getkey()))
-    half_cauchy = stats.halfcauchy(scale=b)
-    assert stats.kstest(tau, half_cauchy.cdf).pvalue > 1e-6
-    # A public code multiplies the weights by ln tau.
-    assert stats.kstest(np.log(tau), half_cauchy.cdf).pvalue < 1e-12
-    assert stats.kstest(np.abs(np.log(tau)), half_cauchy.cdf).pvalue < 1e-12
-
-
 @every_prior
 def test_reordering_nodes_changes_nothing(getkey, prior):
     """The divergences are sums over nodes; noise goes by their numbers (M6), (M7)."""
@@ -239,7 +227,7 @@ def test_a_layer_starts_with_weights_of_variance_two_over_fan_in(getkey, prior, 
     """At the median of the scales, in both forms; their own sd is 1 % of it (M1)."""
     d_in, nodes = 24, 400
     prior = prior(parametrisation=form)
-    layer = Layer.create(d_in, nodes, prior, Factorised(), key=getkey())
+    layer = Layer.create(d_in, nodes, prior, MeanField(), key=getkey())
     median = sum(np.asarray(scale.q.loc) for scale in layer.scales.values())
     factor = np.exp(median) if form == "non-centred" else 1.0
     kernel, bias = layer.weights.kernel, layer.weights.bias
@@ -250,50 +238,9 @@ def test_a_layer_starts_with_weights_of_variance_two_over_fan_in(getkey, prior, 
     np.testing.assert_allclose(own_sd, INITIAL_SD * sd, rtol=1e-9)
 
 
-def test_updated_moves_every_auxiliary_variable_and_nothing_else(getkey):
-    """Each scale of the layer to its own fixed point (M4)."""
-    layer = layer_of(Horseshoe(), key=getkey())
-    for name in layer.scales:
-        shape = layer.scales[name].q.loc.shape
-        prior = AuxiliaryHalfCauchy(1.0, jnp.ones(shape))
-        layer = eqx.tree_at(lambda x, name=name: x.scales[name].prior, layer, prior)
-    updated = layer.updated()
-    for name, scale in updated.scales.items():
-        q = layer.scales[name].q
-        rate = np.exp(-2 * q.loc + 2 * q.scale**2) + 1
-        np.testing.assert_allclose(scale.prior.rate, rate, rtol=1e-12)
-        assert layer.kl(key=getkey())[name] > updated.kl(key=getkey())[name]
-    assert eqx.tree_equal(layer.weights, updated.weights)
-
-
-def test_one_draw_of_the_scales_for_a_batch_is_shared_by_its_rows(getkey):
-    """The noise stays each row's own; with "row" the scales are too (M6)."""
-    x = same_row(5)
-    for draws, distinct in (("batch", 1), ("row", 5)):
-        layer = layer_of(Horseshoe(scale_draws=draws), key=getkey())
-        f = layer.conditional(x, jnp.arange(5), key=getkey())
-        factor = np.asarray(jnp.broadcast_to(f.factor, f.noise.shape))
-        assert {len(np.unique(row)) for row in factor} == {distinct}
-        assert len(np.unique(np.asarray(f.noise))) == f.noise.size
-
-
-def test_scale_draws_do_not_move_the_mean_of_a_draw(getkey):
-    """One draw for a batch has the same law for each row (M6)."""
-    x = same_row(1)
-    means = {}
-    for draws in ("batch", "row"):
-        layer = layer_of(Horseshoe(scale_draws=draws), key=jr.key(3))
-        one = lambda key, layer=layer: layer.conditional(x, jnp.arange(1), key=key)
-        laws = jax.vmap(one)(jr.split(getkey(), 40_000))
-        values = jax.vmap(lambda law: law.draw()[:, 0])(laws)
-        means[draws] = values.mean(0), values.std(0) / np.sqrt(40_000)
-    (batch, error), (row, other) = means["batch"], means["row"]
-    assert (abs(batch - row) < 5 * np.hypot(error, other)).all()
-
-
 def test_a_regularised_layer_has_the_moments_of_drawing_its_weights(getkey):
     """Under a slab of 0.5 (G3), by the draw of (M6) and by the moments of (G4)."""
-    layer = layer_of(RegularisedHorseshoe(slab_scale=0.5), key=getkey())
+    layer = layer_of(Horseshoe(slab=0.5), key=getkey())
     f = conditional(layer, key=getkey())
     factors = scale_factors(layer, f)
     assert factors.max() < 0.5
@@ -305,3 +252,79 @@ def test_a_regularised_layer_has_the_moments_of_drawing_its_weights(getkey):
     error = np.sqrt((drawn.var(0) + other.var(0)) / ROWS)
     assert (abs(drawn.mean(0) - other.mean(0)) < 5 * error).all()
     np.testing.assert_allclose(drawn.std(0), other.std(0), rtol=0.05)
+
+
+MASK_NODES, MASK_INPUTS = np.array([1, 0, 1, 1], bool), np.array([0, 1, 1], bool)
+
+
+def to_numpy(tree):
+    return jax.tree.map(lambda v: np.asarray(v) if eqx.is_array(v) else v, tree)
+
+
+@pytest.mark.parametrize("posterior", [MeanField(), Matrix(pairs=2)], ids=lambda p: p.name)
+@pytest.mark.parametrize("prior", [Horseshoe(), Gaussian()], ids=lambda p: p.name)
+def test_a_part_of_a_layer_has_the_numbers_and_the_draws_of_the_whole(
+    getkey, prior, posterior
+):
+    """Nodes and inputs keep their numbers, and so their noise (R1), (M6)."""
+    layer = Layer.create(D_IN, NODES, prior, posterior, key=getkey())
+    part = layer.take(nodes=MASK_NODES, inputs=MASK_INPUTS)
+    np.testing.assert_array_equal(part.nodes, [0, 2, 3])
+    np.testing.assert_array_equal(part.inputs, [1, 2])
+    assert (part.weights.nodes, part.weights.fan_in) == (3, 3)
+    for name, scale in part.scales.items():
+        whole = layer.scales[name].q.loc
+        np.testing.assert_array_equal(
+            scale.q.loc, whole[MASK_NODES] if whole.ndim else whole
+        )
+    # Without inputs removed, the nodes that stay have the same draws.
+    key = getkey()
+    kernel, bias = layer.sample(key=key)
+    fewer = layer.take(nodes=MASK_NODES).sample(key=key)
+    np.testing.assert_allclose(fewer[0], kernel[:, MASK_NODES], rtol=1e-9)
+    np.testing.assert_allclose(fewer[1], bias[MASK_NODES], rtol=1e-9)
+
+
+@pytest.mark.parametrize("posterior", [MeanField(), Matrix(pairs=2)], ids=lambda p: p.name)
+def test_a_part_of_a_tree_of_numpy_arrays_is_of_numpy(getkey, posterior):
+    """Also where a tree of an optimiser has None in the place of an array."""
+    layer = Layer.create(D_IN, NODES, Horseshoe(), posterior, key=getkey())
+    expected = layer.take(nodes=MASK_NODES, inputs=MASK_INPUTS)
+    host = to_numpy(layer).take(nodes=MASK_NODES, inputs=MASK_INPUTS)
+    assert {type(v) for v in jax.tree.leaves(eqx.filter(host, eqx.is_array))} == {
+        np.ndarray
+    }
+    assert eqx.tree_equal(to_numpy(expected), host)
+    moments = eqx.filter(layer, eqx.is_inexact_array)
+    part = to_numpy(moments).take(nodes=MASK_NODES, inputs=MASK_INPUTS)
+    assert part.inputs is None
+    expected = eqx.filter(expected, eqx.is_inexact_array)
+    assert eqx.tree_equal(to_numpy(expected), part)
+
+
+@pytest.mark.parametrize("posterior", [MeanField(), Matrix(pairs=2)], ids=lambda p: p.name)
+def test_fixed_nodes_have_no_gradient_and_the_same_values(getkey, posterior):
+    """Parameters that all nodes share keep the gradient of all nodes (M7), (V3)."""
+    layer = Layer.create(D_IN, 2, Outputs(), posterior, key=getkey())
+    fixed, key = jnp.array([False, True]), getkey()
+    kl = lambda v: sum(v.kl(key=key).values())
+    value, grads = eqx.filter_value_and_grad(lambda v: kl(v.with_fixed_nodes(fixed)))(
+        layer
+    )
+    plain_value, plain = eqx.filter_value_and_grad(kl)(layer)
+    assert value == plain_value
+    if isinstance(posterior, Matrix):
+        names = {"loc", "log_column"}
+        shared = {"log_row", "raw_noise"}
+    else:
+        names, shared = {"kernel", "bias"}, set()
+    pairs = [(getattr(grads.weights, n), getattr(plain.weights, n)) for n in names]
+    pairs.append((grads.scales["kappa"].q, plain.scales["kappa"].q))
+    for found, expected in zip(*map(jax.tree.leaves, zip(*pairs, strict=True)), strict=True):
+        np.testing.assert_array_equal(found[0], expected[0])
+        np.testing.assert_array_equal(found[1], np.zeros_like(expected[1]))
+        assert np.abs(expected).max() > 0
+    for name in shared:
+        found, expected = getattr(grads.weights, name), getattr(plain.weights, name)
+        np.testing.assert_array_equal(found, expected)
+        assert np.abs(expected).max() > 0

@@ -1,8 +1,8 @@
-"""The lower bound on the log evidence, with its terms kept apart.
+"""The evidence lower bound (ELBO), with its terms kept apart.
 
     bound = E_q[ln p(y | x, ...)] - sum of KL(q || p)                               (B1)
 
-All terms are in nats over the whole data set, constants included, so that the bounds of
+All terms are in nats over the whole data set, constants included, so that the ELBOs of
 two models of the same data can be compared.
 """
 
@@ -11,24 +11,24 @@ from jaxtyping import Array, Float
 
 
 class Bound(eqx.Module):
-    """The terms of the bound and their one sum."""
+    """The ELBO: its expected log likelihood and its KL terms."""
 
     log_likelihood: Float[Array, "*shape"]
     kl: dict[str, Float[Array, "*shape"]]  # "layer_1/beta", ..., "noise/gamma"
 
     @property
     def total(self) -> Float[Array, "*shape"]:
-        """The bound itself (B1)."""
+        """The ELBO (B1)."""
         return self.weighted(1.0)
 
     def weighted(self, kl_weight: float | Float[Array, ""]) -> Float[Array, "*shape"]:
-        """The log likelihood less `kl_weight` times the divergences."""
+        """The log likelihood minus `kl_weight` times the KL terms."""
         return self.log_likelihood - kl_weight * sum(self.kl.values())
 
     def cut(self, parts: int) -> "Bound":
-        """What rows that are one of so many parts add to the bound of all of them.
+        """The contribution of rows that are one of `parts` parts of a batch.
 
-        The log likelihood is that of the part; of the divergences it has its share.
+        The log likelihood is that of the rows; the KL terms are divided by `parts`.
         """
         return Bound(self.log_likelihood, {n: v / parts for n, v in self.kl.items()})
 

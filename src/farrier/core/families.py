@@ -1,9 +1,9 @@
-"""Variational factors: moments, entropies, divergences, draws.
+"""Variational factors: moments, entropies, KL divergences, draws.
 
     q(ln s) = N(loc, scale^2)  =>  E[s^p] = exp(p loc + p^2 scale^2 / 2)            (M3)
 
 Every `..._rate` is the rate of the density as written in docs/notation.md: Gamma(a, b)
-has mean a / b, and IG(a, b) is the law of 1 / x for x ~ Gamma(a, b).
+has mean a / b.
 """
 
 import math
@@ -17,7 +17,7 @@ from jax import lax
 from jax.scipy.special import digamma, gammaln
 from jaxtyping import Array, Float, PRNGKeyArray
 
-POINTS = 24  # of a quadrature over a log-normal law
+POINTS = 24  # of the quadrature over a log-normal distribution
 
 
 class Normal(eqx.Module):
@@ -45,7 +45,7 @@ class Normal(eqx.Module):
         return self.loc**2 + self.variance
 
     def at(self, noise: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-        """The draw that belongs to given standard normal noise."""
+        """The draw that given standard normal noise makes."""
         return self.loc + self.scale * noise
 
 
@@ -68,29 +68,25 @@ class LogNormal(eqx.Module):
         """Entropy of s itself: loc + 1/2 ln(2 pi e scale^2)   (F3)."""
         return self.loc + 0.5 * math.log(2 * math.pi * math.e) + self.log_scale
 
-    def squared(self) -> "LogNormal":
-        """The law of s^2: q(ln s^2) = N(2 loc, 4 scale^2)."""
-        return LogNormal(2 * self.loc, self.log_scale + math.log(2))
-
     def expected(self, function: Callable[[Array], Array]) -> Float[Array, "*shape"]:
         """E[function(ln s)] by Gauss-Hermite quadrature, entry by entry   (G1)."""
-        places, weights = np.polynomial.hermite_e.hermegauss(POINTS)
+        points, weights = np.polynomial.hermite_e.hermegauss(POINTS)
         ones = (1,) * self.loc.ndim
-        places = jnp.asarray(places, self.loc.dtype).reshape(-1, *ones)
+        points = jnp.asarray(points, self.loc.dtype).reshape(-1, *ones)
         weights = jnp.asarray(weights / weights.sum(), self.loc.dtype)
-        values = function(self.loc[None] + self.scale[None] * places)
+        values = function(self.loc[None] + self.scale[None] * points)
         return jnp.tensordot(weights, values, 1)
 
     def log_at(self, noise: Float[Array, "nodes batch"]) -> Float[Array, "nodes batch"]:
-        """ln s of the draws that belong to given standard normal noise."""
+        """ln s of the draws that given standard normal noise makes."""
         return self.loc.reshape(-1, 1) + self.scale.reshape(-1, 1) * noise
 
 
 class Gamma(eqx.Module):
     """A positive x with density proportional to x^(shape - 1) exp(-rate x).
 
-    Only the rate is learned by gradient. The shape of the best q for a precision is
-    known beforehand (M8), so that no gradient flows through it.
+    Only the rate is learned by gradient. The shape of the optimal q for a precision is
+    known in advance (M8), so no gradient flows through it.
     """
 
     fixed_shape: Float[Array, "*shape"]
@@ -116,7 +112,7 @@ class Gamma(eqx.Module):
 
     @property
     def _digamma(self) -> Float[Array, "*shape"]:
-        # The barrier keeps XLA from working it out again in each place that uses it.
+        # The barrier keeps XLA from computing it again for each of its uses.
         return lax.optimization_barrier(digamma(self.shape))
 
     def kl_to(self, shape: float, rate: float) -> Float[Array, "*shape"]:
@@ -133,53 +129,16 @@ class Gamma(eqx.Module):
         return jr.gamma(key, self.shape) * jnp.exp(-self.log_rate)
 
 
-class InverseGamma(eqx.Module):
-    """A positive x with 1 / x ~ Gamma(shape, rate)."""
-
-    shape: Float[Array, "*shape"]
-    rate: Float[Array, "*shape"]
-
-    def mean_inverse(self) -> Float[Array, "*shape"]:
-        """E[1 / x] = shape / rate   (F8)."""
-        return self.shape / self.rate
-
-    def expected_log(self) -> Float[Array, "*shape"]:
-        """E[ln x] = ln rate - digamma(shape)   (F9)."""
-        return jnp.log(self.rate) - digamma(self.shape)
-
-    def entropy(self) -> Float[Array, "*shape"]:
-        """shape + ln rate + ln Gamma(shape) - (1 + shape) digamma(shape)   (F10)."""
-        a = self.shape
-        return a + jnp.log(self.rate) + gammaln(a) - (1 + a) * digamma(a)
-
-    def expected_log_density(
-        self,
-        shape: float,
-        rate: Float[Array, "*shape"],
-        log_rate: Float[Array, "*shape"],
-    ) -> Float[Array, "*shape"]:
-        """E ln IG(x; shape, rate), where E[rate] and E[ln rate] may differ   (F11).
-
-        shape E[ln rate] - ln Gamma(shape) - (shape + 1) E[ln x] - E[rate] E[1 / x]
-        """
-        constant = shape * log_rate - math.lgamma(shape)
-        return constant - (shape + 1) * self.expected_log() - rate * self.mean_inverse()
-
-    def sample(self, *, key: PRNGKeyArray) -> Float[Array, "*shape"]:
-        """One draw."""
-        return self.rate / jr.gamma(key, self.shape)
-
-
 class Conditional(eqx.Module):
-    """factor x N(loc, spread), given all that was drawn before, and its own noise.
+    """A normal distribution given all earlier draws: factor * N(loc, base_variance).
 
-    The factor is kept apart: taken into the variance, it would cost a second
-    exponential for each entry.
+    `noise` is the standard normal noise of its one draw. The factor is a field of its
+    own: multiplied into the variance, it would cost a second exponential for each entry.
     """
 
     factor: Float[Array, "#nodes batch"]
     loc: Float[Array, "nodes batch"]
-    spread: Float[Array, "nodes batch"]  # a variance
+    base_variance: Float[Array, "nodes batch"]  # before the factor
     noise: Float[Array, "nodes batch"]
 
     @property
@@ -190,12 +149,13 @@ class Conditional(eqx.Module):
     @property
     def variance(self) -> Float[Array, "nodes batch"]:
         """Variance, factor included."""
-        return self.factor**2 * self.spread
+        return self.factor**2 * self.base_variance
 
-    def times(self, share: Float[Array, "nodes 1"]) -> "Conditional":
-        """The law of so large a share of each node."""
-        return Conditional(self.factor * share, self.loc, self.spread, self.noise)
+    def scaled(self, multiplier: Float[Array, "nodes 1"]) -> "Conditional":
+        """The distribution of each node times its multiplier."""
+        factor = self.factor * multiplier
+        return Conditional(factor, self.loc, self.base_variance, self.noise)
 
     def draw(self) -> Float[Array, "nodes batch"]:
         """Mean + standard deviation x noise."""
-        return self.factor * (self.loc + jnp.sqrt(self.spread) * self.noise)
+        return self.factor * (self.loc + jnp.sqrt(self.base_variance) * self.noise)

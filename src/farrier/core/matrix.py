@@ -9,17 +9,18 @@ weights into a node is its bias: its input is 1. Derivation: docs/math.md.
 """
 
 import math
-from typing import Self
+from typing import ClassVar, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from .random import normals, start_noise
-from .weights import AbstractWeights
+from .weights import AbstractWeights, Fold, taken, with_fixed_rows
 
 JITTER = 1e-4  # e_p as a share of x_p . R x_p: float32 stays stable under it
 PSEUDO_SIZE = 0.01  # pseudo-inputs start between plus and minus this
@@ -30,40 +31,21 @@ DROPOUT = (1.16145124, -1.50204118, 0.58629921)
 
 
 def inverse(a: Float[Array, "pairs pairs"]) -> Float[Array, "pairs pairs"]:
-    """Inverse of a symmetric positive definite matrix."""
-    return _swept(a)[0]
+    """Inverse of a symmetric positive definite matrix, by sweeping row after row.
 
-
-@jax.custom_jvp
-def log_det(a: Float[Array, "pairs pairs"]) -> Float[Array, ""]:
-    """ln det of a symmetric positive definite matrix."""
-    return jnp.log(_swept(a)[1]).sum()
-
-
-@log_det.defjvp
-def _log_det_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    inverse_of_a, pivots = _swept(primals[0])
-    return jnp.log(pivots).sum(), (inverse_of_a * tangents[0]).sum()
-
-
-def _swept(
-    a: Float[Array, "pairs pairs"],
-) -> tuple[Float[Array, "pairs pairs"], Float[Array, " pairs"]]:
-    """The inverse and the pivots, by sweeping row after row.
-
-    Written out because the LAPACK calls behind `jnp.linalg` were seen to wait for ever
-    on a CPU of two cores, when many draws of a network were predicted at once.
+    Written out because the LAPACK calls behind `jnp.linalg` deadlocked on a CPU of two
+    cores when many draws of a network were predicted at once.
     """
 
-    def sweep(a: Array, k: Array) -> tuple[Array, Array]:
+    def sweep(a: Array, k: Array) -> tuple[Array, None]:
         here = jnp.arange(len(a)) == k
         row, column, pivot = a[k], a[:, k], a[k, k]
         swept = a - column[:, None] * row[None] / pivot
         swept = jnp.where(here[None], -column[:, None] / pivot, swept)
         swept = jnp.where(here[:, None], row[None] / pivot, swept)
-        return jnp.where(here[:, None] & here[None], 1 / pivot, swept), pivot
+        return jnp.where(here[:, None] & here[None], 1 / pivot, swept), None
 
-    return lax.scan(sweep, a, jnp.arange(len(a))) if len(a) else (a, jnp.diag(a))
+    return lax.scan(sweep, a, jnp.arange(len(a)))[0] if len(a) else a
 
 
 @jax.custom_jvp
@@ -72,11 +54,11 @@ def solve(
     inverse_of_a: Float[Array, "pairs pairs"],
     b: Float[Array, "pairs columns"],
 ) -> Float[Array, "pairs columns"]:
-    """a^-1 b; the second and third step take away what rounding left in the inverse."""
-    found = inverse_of_a @ b
+    """a^-1 b, refined twice to remove the rounding error of the inverse."""
+    solution = inverse_of_a @ b
     for _ in range(2):
-        found += inverse_of_a @ (b - a @ found)
-    return found
+        solution += inverse_of_a @ (b - a @ solution)
+    return solution
 
 
 @solve.defjvp
@@ -84,8 +66,8 @@ def _solve_jvp(
     primals: tuple[Array, Array, Array], tangents: tuple[Array, Array, Array]
 ) -> tuple[Array, Array]:
     a, inverse_of_a, b = primals
-    found = solve(a, inverse_of_a, b)
-    return found, solve(a, inverse_of_a, tangents[2] - tangents[0] @ found)
+    solution = solve(a, inverse_of_a, b)
+    return solution, solve(a, inverse_of_a, tangents[2] - tangents[0] @ solution)
 
 
 class _Pairs(eqx.Module):
@@ -93,7 +75,7 @@ class _Pairs(eqx.Module):
 
     inputs: Float[Array, "pairs fan_in"]
     outputs: Float[Array, "nodes pairs"]
-    spread: Float[Array, "pairs fan_in"]  # x_p R
+    covariance: Float[Array, "pairs fan_in"]  # x_p R, of w . x_p and each weight
     error: Float[Array, " pairs"]  # e_p
     gram: Float[Array, "pairs pairs"]  # X R X' + diag(e)
     inverse: Float[Array, "pairs pairs"]
@@ -105,23 +87,23 @@ class _Pairs(eqx.Module):
         outputs: Float[Array, "nodes pairs"],
         row_variance: Float[Array, " fan_in"],
     ) -> Self:
-        spread = inputs * row_variance[None]
-        gram = spread @ inputs.T
+        covariance = inputs * row_variance[None]
+        gram = covariance @ inputs.T
         error = JITTER * jnp.diag(gram)
         gram = gram + jnp.diag(error)
         return cls(
-            inputs, outputs, spread, error, gram, inverse(lax.stop_gradient(gram))
+            inputs, outputs, covariance, error, gram, inverse(lax.stop_gradient(gram))
         )
 
     def gain(self, x: Float[Array, "fan_in columns"]) -> Float[Array, "pairs columns"]:
         """(X R X' + diag(e))^-1 X R x: how far each pair moves w . x (V2)."""
-        return solve(self.gram, self.inverse, self.spread @ x)
+        return solve(self.gram, self.inverse, self.covariance @ x)
 
     def pull(
         self, w: Float[Array, "nodes fan_in"], missing: Float[Array, "nodes pairs"]
     ) -> Float[Array, "nodes fan_in"]:
         """`w`, moved so that the pairs miss `missing` less (V2)."""
-        return w + solve(self.gram, self.inverse, missing.T).T @ self.spread
+        return w + solve(self.gram, self.inverse, missing.T).T @ self.covariance
 
 
 class MatrixWeights(AbstractWeights):
@@ -139,6 +121,8 @@ class MatrixWeights(AbstractWeights):
     raw_noise: Float[Array, "2"]  # of the pseudo-inputs and of the pseudo-outputs
     most_noise: float
 
+    can_fold: ClassVar[bool] = False
+
     @classmethod
     def create(
         cls,
@@ -146,12 +130,12 @@ class MatrixWeights(AbstractWeights):
         nodes: int,
         *,
         sd: float,
-        spread: float,
+        start_sd: float,
         key: PRNGKeyArray,
         pairs: int = 5,
         noise: float = 0.07,
     ) -> Self:
-        """Locations drawn from N(0, spread^2), with which the pseudo-data agree.
+        """Locations drawn from N(0, start_sd^2), with which the pseudo-data agree.
 
         Parameters
         ----------
@@ -164,7 +148,7 @@ class MatrixWeights(AbstractWeights):
             Most relative noise of the pseudo-data; its level is learned.
         """
         key_loc, key_inputs = jr.split(key)
-        loc = spread * start_noise((nodes, d_in + 1), key=key_loc)
+        loc = start_sd * start_noise((nodes, d_in + 1), key=key_loc)
         size = (pairs, d_in + 1)
         inputs = jr.uniform(key_inputs, size, minval=-PSEUDO_SIZE, maxval=PSEUDO_SIZE)
         return cls(
@@ -232,8 +216,8 @@ class MatrixWeights(AbstractWeights):
         constant = 0.5 * n * math.log(2 * math.pi * math.e)
         return constant + n * self.log_column + self.log_row.sum()
 
-    def own_kl(self) -> Float[Array, ""]:
-        """What the noise of the pseudo-data costs: 0 at its most, more below (V3)."""
+    def extra_kl(self) -> Float[Array, ""]:
+        """KL term of the pseudo-data noise: 0 at its largest, positive below (V3)."""
 
         def dropout(share: Float[Array, "2"]) -> Float[Array, "2"]:
             a = (self.most_noise * share) ** 2
@@ -266,6 +250,49 @@ class MatrixWeights(AbstractWeights):
         error = column * jnp.sqrt(pairs.error)[None] * error_noise
         w = pairs.pull(w, pairs.outputs - w @ pairs.inputs.T - error)
         return w[:, :-1], w[:, -1]
+
+    def take(
+        self,
+        *,
+        nodes: Bool[np.ndarray, " nodes"] | None = None,
+        inputs: Bool[np.ndarray, " d_in"] | None = None,
+    ) -> Self:
+        """The weights of the nodes and inputs whose mask entry is true.
+
+        Pseudo-data are those of the inputs and nodes that stay, in the same number.
+        """
+        weights = None if inputs is None else np.append(inputs, True)  # the bias stays
+        arrays = (
+            taken(taken(self.loc, nodes), weights, axis=1),
+            taken(self.log_row, weights),
+            taken(self.log_column, nodes),
+            taken(self.pseudo_inputs, weights, axis=1),
+            taken(self.pseudo_outputs, nodes),
+        )
+        where = lambda w: (
+            w.loc,
+            w.log_row,
+            w.log_column,
+            w.pseudo_inputs,
+            w.pseudo_outputs,
+        )
+        return eqx.tree_at(where, self, arrays, is_leaf=lambda leaf: leaf is None)
+
+    def folded(self, fold: Fold) -> Self:
+        """Refused: the weights into a layer depend on each other through the pairs."""
+        raise ValueError(
+            "Inputs of a layer with matrix normal weights cannot be folded into the "
+            "others, because its pseudo-data relate all weights. Keep all nodes, or "
+            'fit with posterior="mean-field".'
+        )
+
+    def with_fixed_nodes(self, fixed: Bool[Array, " nodes"]) -> Self:
+        """The same weights, without a gradient at the nodes that are fixed.
+
+        Row variances, pseudo-inputs and noise levels belong to all nodes.
+        """
+        where = lambda w: (w.loc, w.log_column, w.pseudo_outputs)
+        return eqx.tree_at(where, self, replace_fn=lambda v: with_fixed_rows(v, fixed))
 
     @property
     def _row_variance(self) -> Float[Array, " fan_in"]:

@@ -1,18 +1,19 @@
-"""Weight posteriors, and how the prior stands to them.
+"""Weight posteriors, and the parametrisations that relate them to the prior.
 
     w_k = tau_k upsilon beta_k,   beta_k ~ N(0, I)                                  (M1)
 
-Non-centred, the posterior stands on beta and the scale multiplies the draw; centred, it
-stands on w itself. The weights into node k, its bias included, share the scale s_k:
+In the non-centred parametrisation q is a distribution of beta, and the scale multiplies
+each draw; in the centred one q is a distribution of w itself. The weights into node k,
+its bias included, share the scale s_k:
 
     KL(q(w_k) || N(0, s_k^2 I)) = 1/2 E[1/s_k^2] E|w_k|^2 + n E[ln s_k]
                                   + n/2 ln(2 pi) - H[q(w_k)]                        (M7)
 
-Regularised, the scale goes no further than a slab of scale c:
+A slab of scale c bounds the scale from above:
 
     w_k = s~_k beta_k,   s~ = s c / sqrt(c^2 + s^2),   s_k = tau_k upsilon          (G3)
 
-Or each weight has a mixture of two normals as its prior, and no scale:
+With a mixture prior, each weight has two normal components and no scale:
 
     p(w) = share N(w; 0, wide^2) + (1 - share) N(w; 0, narrow^2)                   (M10)
 """
@@ -20,13 +21,14 @@ Or each weight has a mixture of two normals as its prior, and no scale:
 import abc
 import math
 from collections.abc import Iterable
-from typing import Self
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jax import lax
 from jax.scipy.stats import norm
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
@@ -35,8 +37,45 @@ from .random import normals, start_noise
 from .scales import Scale
 
 
+class Fold(eqx.Module):
+    """Inputs to remove from a layer, predicted from the inputs that stay (C1).
+
+    Over rows and draws, an input that is removed is approximated by a constant plus
+    slopes times the inputs that stay. All arrays are 0 at inputs that stay.
+    """
+
+    gone: Bool[Array, " d_in"]
+    constant: Float[Array, " d_in"]
+    slopes: Float[Array, "d_in d_in"]  # rows: inputs that stay; columns: removed ones
+    mean: Float[Array, " d_in"]
+    variance: Float[Array, " d_in"]
+
+
+def taken(
+    array: Any, mask: Bool[np.ndarray, " entries"] | None, *, axis: int = 0
+) -> Any:
+    """The entries of `array` where the mask is true along one axis.
+
+    The array belongs to JAX or NumPy, and so does the result. None stays None: trees of
+    gradients and of optimiser states have no array there.
+    """
+    if array is None or mask is None:
+        return array
+    return array[(slice(None),) * axis + (mask,)]
+
+
+def with_fixed_rows(
+    array: Float[Array, "nodes ..."], fixed: Bool[Array, " nodes"]
+) -> Float[Array, "nodes ..."]:
+    """The same values, without a gradient in the rows that are fixed."""
+    rows = fixed.reshape(-1, *(1,) * (array.ndim - 1))
+    return jnp.where(rows, lax.stop_gradient(array), array)
+
+
 class AbstractWeights(eqx.Module):
-    """A posterior over the weights into the nodes of one layer, biases included."""
+    """A posterior of the weights into the nodes of one layer, biases included."""
+
+    can_fold: ClassVar[bool]
 
     @abc.abstractmethod
     def moments(
@@ -44,28 +83,8 @@ class AbstractWeights(eqx.Module):
     ) -> tuple[Float[Array, "nodes batch"], Float[Array, "nodes batch"]]:
         """Mean and variance of w_k . [x, 1] for each node and row (M6, unit scale).
 
-        They may depend on a draw of more than the weights, for which there is the key.
+        Both may depend on auxiliary random variables, which `key` draws.
         """
-
-    @abc.abstractmethod
-    def expected(self) -> Float[Array, "nodes d_in"]:
-        """E[w_ki], biases left out."""
-
-    @abc.abstractmethod
-    def squared_norm(self) -> Float[Array, " nodes"]:
-        """E|w_k|^2."""
-
-    @abc.abstractmethod
-    def expected_norms(self) -> Float[Array, " nodes"]:
-        """|E w_k|."""
-
-    @abc.abstractmethod
-    def entropy(self) -> Float[Array, " nodes"]:
-        """Entropy of the weights into each node."""
-
-    @abc.abstractmethod
-    def own_kl(self) -> Float[Array, ""]:
-        """Divergence of what this posterior has besides the weights."""
 
     @abc.abstractmethod
     def sample(
@@ -77,126 +96,108 @@ class AbstractWeights(eqx.Module):
     ) -> tuple[Float[Array, "nodes d_in"], Float[Array, " nodes"]]:
         """One draw of the weights and of the biases.
 
-        `inputs` and `nodes` are the numbers under which each has its noise.
+        Parameters
+        ----------
+        inputs, nodes
+            Numbers of the inputs and of the nodes: the noise of a weight depends on
+            the two numbers alone, so that it is unchanged when others are removed.
         """
+
+    @abc.abstractmethod
+    def expected(self) -> Float[Array, "nodes d_in"]:
+        """E[w_ki], without the biases."""
+
+    @abc.abstractmethod
+    def expected_norms(self) -> Float[Array, " nodes"]:
+        """|E w_k|, biases included."""
+
+    @abc.abstractmethod
+    def squared_norm(self) -> Float[Array, " nodes"]:
+        """E|w_k|^2, biases included."""
+
+    @abc.abstractmethod
+    def entropy(self) -> Float[Array, " nodes"]:
+        """Entropy of the weights into each node."""
+
+    @abc.abstractmethod
+    def extra_kl(self) -> Float[Array, ""]:
+        """KL terms of auxiliary random variables other than the weights."""
 
     @property
     @abc.abstractmethod
     def fan_in(self) -> int:
-        """Weights into one node, its bias included."""
+        """Number of weights into one node, its bias included."""
 
     @property
     @abc.abstractmethod
     def nodes(self) -> int:
         """Number of nodes."""
 
+    @abc.abstractmethod
+    def take(
+        self,
+        *,
+        nodes: Bool[np.ndarray, " nodes"] | None = None,
+        inputs: Bool[np.ndarray, " d_in"] | None = None,
+    ) -> Self:
+        """The weights of the nodes and inputs whose mask entry is true.
 
-class Fold(eqx.Module):
-    """Inputs that leave a layer, and what they say in terms of those that stay (C1).
-
-    Over rows and draws, an input that leaves is its constant plus its slopes times the
-    others. All are 0 for inputs that stay.
-    """
-
-    gone: Bool[Array, " d_in"]
-    constant: Float[Array, " d_in"]
-    slopes: Float[Array, "d_in d_in"]  # rows: those that stay; columns: those that go
-    mean: Float[Array, " d_in"]
-    variance: Float[Array, " d_in"]
-
-
-class NormalLaw(eqx.Module):
-    """The weights into node k as one normal law, the bias last (N1).
-
-    w_k ~ N(loc_k, diag(own_k) + root_k root_k')
-    """
-
-    loc: Float[Array, "nodes fan_in"]
-    own: Float[Array, "nodes fan_in"]  # variance that a weight shares with no other
-    root: Float[Array, "nodes fan_in columns"]
-
-    @property
-    def variance(self) -> Float[Array, "nodes fan_in"]:
-        """Variance of each weight."""
-        return self.own + (self.root**2).sum(2)
-
-    def folded(self, fold: Fold) -> "NormalLaw":
-        """The law with the weights of inputs that leave moved into the rest (C1, N5).
-
-        What is random about them goes into the bias: with the mean of their input it
-        stays correlated with the other weights, with its spread it does not.
+        The tree may hold NumPy arrays, or None in the place of an array.
         """
-        kernel = self.loc[:, :-1]
-        second = kernel**2 + self.variance[:, :-1]
-        zero = jnp.pad(fold.gone, (0, 1))  # the bias stays
-        loc = jnp.concatenate([kernel + kernel @ fold.slopes.T, self.loc[:, -1:]], 1)
-        loc = jnp.where(zero[None], 0, loc).at[:, -1].add(kernel @ fold.constant)
-        own = jnp.where(zero[None], 0, self.own)
-        own = own.at[:, -1].add(self.own[:, :-1] @ fold.mean**2)
-        own = own.at[:, -1].add(second @ fold.variance)
-        root = jnp.where(zero[None, :, None], 0, self.root)
-        moved = jnp.einsum("kic,i->kc", self.root[:, :-1], fold.mean)
-        return NormalLaw(loc, own, root.at[:, -1].add(moved))
-
-
-class AbstractNormalWeights(AbstractWeights):
-    """Weights that are one normal law for each node, whatever their covariance."""
 
     @abc.abstractmethod
-    def law(self) -> NormalLaw:
-        """The law of the weights into each node."""
+    def folded(self, fold: Fold) -> Self:
+        """The weights with those of removed inputs folded into the others (C1).
+
+        Shapes stay the same: the weights of removed inputs are 0 with certainty.
+        """
 
     @abc.abstractmethod
-    def with_law(self, law: NormalLaw) -> Self:
-        """Weights of this form with the law that folding has left."""
+    def with_fixed_nodes(self, fixed: Bool[Array, " nodes"]) -> Self:
+        """The same weights, without a gradient at the nodes that are fixed.
 
-    @abc.abstractmethod
-    def without_inputs(self, kept: Bool[np.ndarray, " d_in"]) -> Self:
-        """The weights of the kept inputs, after the others were folded away."""
-
-    @abc.abstractmethod
-    def log_density(
-        self, kernel: Float[Array, "nodes d_in"], bias: Float[Array, " nodes"]
-    ) -> Float[Array, ""]:
-        """ln q of all weights of the layer."""
+        Parameters that all nodes share keep their gradients.
+        """
 
 
 def weight_noise(
     inputs: Int[Array, " d_in"], nodes: Int[Array, " nodes"], *, key: PRNGKeyArray
 ) -> tuple[Float[Array, "nodes d_in"], Float[Array, " nodes"]]:
-    """Standard normal noise for weights and biases, by the numbers of both ends."""
+    """Standard normal noise of weights and biases, by node and input numbers."""
     key_kernel, key_bias = jr.split(key)
     kernel, _ = normals(nodes, inputs, key=key_kernel)
     bias, _ = normals(jnp.zeros(1, int), nodes, key=key_bias)
     return kernel, bias[0]
 
 
-class FactorisedWeights(AbstractNormalWeights):
-    """Independent normals for all weights and biases.
+class MeanFieldWeights(AbstractWeights):
+    """Independent normal distributions of all weights and biases.
 
-    Row k of the kernel holds the weights into node k: so the gradient of a small layer
-    comes out of its matrix product in the faster of the two orders.
+    Row k of the kernel holds the weights into node k, because the gradient of a small
+    layer then comes out of its matrix product in the faster order.
     """
 
+    can_fold: ClassVar[bool] = True
+
     kernel: Normal  # nodes x d_in
-    bias: Normal
+    bias: Normal  # nodes
 
     @classmethod
     def create(
-        cls, d_in: int, nodes: int, *, sd: float, spread: float, key: PRNGKeyArray
+        cls, d_in: int, nodes: int, *, sd: float, start_sd: float, key: PRNGKeyArray
     ) -> Self:
-        """Locations drawn from N(0, spread^2); posterior sd the same for all."""
+        """Locations drawn from N(0, start_sd^2); posterior sd the same for all."""
 
         def normal(key: PRNGKeyArray, *shape: int) -> Normal:
             log_sd = jnp.asarray(np.full(shape, math.log(sd)), float)
-            return Normal(spread * start_noise(shape, key=key), log_sd)
+            return Normal(start_sd * start_noise(shape, key=key), log_sd)
 
         key_kernel, key_bias = jr.split(key)
         return cls(normal(key_kernel, nodes, d_in), normal(key_bias, nodes))
 
     @property
     def fan_in(self) -> int:
-        """Weights into one node, its bias included."""
+        """Number of weights into one node, its bias included."""
         return self.kernel.loc.shape[1] + 1
 
     @property
@@ -213,26 +214,6 @@ class FactorisedWeights(AbstractNormalWeights):
         variance = self.kernel.variance @ x**2 + self.bias.variance[:, None]
         return mean, variance
 
-    def expected(self) -> Float[Array, "nodes d_in"]:
-        """Their locations, biases left out."""
-        return self.kernel.loc
-
-    def squared_norm(self) -> Float[Array, " nodes"]:
-        """E|w_k|^2 (F2)."""
-        return self.kernel.second_moment().sum(1) + self.bias.second_moment()
-
-    def expected_norms(self) -> Float[Array, " nodes"]:
-        """|E w_k|."""
-        return jnp.sqrt((self.kernel.loc**2).sum(1) + self.bias.loc**2)
-
-    def entropy(self) -> Float[Array, " nodes"]:
-        """Sum of the entropies (F1)."""
-        return self.kernel.entropy().sum(1) + self.bias.entropy()
-
-    def own_kl(self) -> Float[Array, ""]:
-        """None: there is nothing but the weights."""
-        return jnp.zeros(())
-
     def sample(
         self,
         inputs: Int[Array, " d_in"],
@@ -244,31 +225,60 @@ class FactorisedWeights(AbstractNormalWeights):
         kernel_noise, bias_noise = weight_noise(inputs, nodes, key=key)
         return self.kernel.at(kernel_noise), self.bias.at(bias_noise)
 
-    def law(self) -> NormalLaw:
-        """Without any covariance (N1)."""
-        join = lambda kernel, bias: jnp.concatenate([kernel, bias[:, None]], 1)
-        return NormalLaw(
-            join(self.kernel.loc, self.bias.loc),
-            join(self.kernel.variance, self.bias.variance),
-            jnp.zeros((self.nodes, self.fan_in, 0)),
+    def expected(self) -> Float[Array, "nodes d_in"]:
+        """Locations of the weights, without those of the biases."""
+        return self.kernel.loc
+
+    def expected_norms(self) -> Float[Array, " nodes"]:
+        """|E w_k|, biases included."""
+        return jnp.sqrt((self.kernel.loc**2).sum(1) + self.bias.loc**2)
+
+    def squared_norm(self) -> Float[Array, " nodes"]:
+        """E|w_k|^2 (F2)."""
+        return self.kernel.second_moment().sum(1) + self.bias.second_moment()
+
+    def entropy(self) -> Float[Array, " nodes"]:
+        """Sum of the entropies (F1)."""
+        return self.kernel.entropy().sum(1) + self.bias.entropy()
+
+    def extra_kl(self) -> Float[Array, ""]:
+        """0: the weights are the only random variables."""
+        return jnp.zeros(())
+
+    def take(
+        self,
+        *,
+        nodes: Bool[np.ndarray, " nodes"] | None = None,
+        inputs: Bool[np.ndarray, " d_in"] | None = None,
+    ) -> Self:
+        """The weights of the nodes and inputs whose mask entry is true."""
+        kernel = jax.tree.map(
+            lambda v: taken(taken(v, nodes), inputs, axis=1), self.kernel
         )
+        return type(self)(kernel, jax.tree.map(lambda v: taken(v, nodes), self.bias))
 
-    def with_law(self, law: NormalLaw) -> Self:
-        """Independent normals of the same means and variances."""
-        log_scale = 0.5 * jnp.log(law.variance)
-        kernel = Normal(law.loc[:, :-1], log_scale[:, :-1])
-        return type(self)(kernel, Normal(law.loc[:, -1], log_scale[:, -1]))
+    def folded(self, fold: Fold) -> Self:
+        """The weights with those of removed inputs folded into the others (C1).
 
-    def without_inputs(self, kept: Bool[np.ndarray, " d_in"]) -> Self:
-        """The weights of the kept inputs."""
-        return type(self)(jax.tree.map(lambda v: v[:, kept], self.kernel), self.bias)
+        The weights of the inputs that stay change their locations alone. All variance
+        goes into the bias: that of the removed weights, times the squared mean of
+        their input, and E[w^2] times the variance of their input.
+        """
+        loc, variance = self.kernel.loc, self.kernel.variance
+        bias_loc = self.bias.loc + loc @ fold.constant
+        bias_variance = self.bias.variance + variance @ fold.mean**2
+        bias_variance = bias_variance + (loc**2 + variance) @ fold.variance
+        gone = fold.gone[None]
+        loc = jnp.where(gone, 0, loc + loc @ fold.slopes.T)
+        variance = jnp.where(gone, 0, variance)
+        joined = jnp.concatenate([variance, bias_variance[:, None]], 1)
+        log_scale = 0.5 * jnp.log(joined)
+        kernel = Normal(loc, log_scale[:, :-1])
+        return type(self)(kernel, Normal(bias_loc, log_scale[:, -1]))
 
-    def log_density(
-        self, kernel: Float[Array, "nodes d_in"], bias: Float[Array, " nodes"]
-    ) -> Float[Array, ""]:
-        """Sum of the log densities of all weights."""
-        each = norm.logpdf(kernel, self.kernel.loc, self.kernel.scale)
-        return each.sum() + norm.logpdf(bias, self.bias.loc, self.bias.scale).sum()
+    def with_fixed_nodes(self, fixed: Bool[Array, " nodes"]) -> Self:
+        """The same weights, without a gradient at the nodes that are fixed."""
+        return jax.tree.map(lambda v: with_fixed_rows(v, fixed), self)
 
 
 def kl_to_scaled_normal(
@@ -292,7 +302,7 @@ def kl_to_scaled_normal(
 
 
 def product_of(scales: Iterable[Scale], nodes: int) -> LogNormal:
-    """The law of s: ln s is normal, a sum of independent normals."""
+    """Distribution of the product: ln s is a sum of independent normals."""
     loc, variance = jnp.zeros(nodes), jnp.zeros(nodes)
     for scale in scales:
         loc, variance = loc + scale.q.loc, variance + scale.q.scale**2
@@ -300,30 +310,57 @@ def product_of(scales: Iterable[Scale], nodes: int) -> LogNormal:
 
 
 class AbstractParametrisation(eqx.Module):
-    """Where the posterior stands: on the standardised weights or on the weights."""
+    """How the weights of the network follow from the weights that q describes.
+
+    The base methods hold where q describes beta, the standardised weights.
+    """
 
     @abc.abstractmethod
     def weight_kl(
         self, weights: AbstractWeights, scales: Iterable[Scale], *, key: PRNGKeyArray
     ) -> Float[Array, ""]:
-        """Expected divergence of the weights from their prior, given the scales.
+        """Expected KL divergence of the weights from their prior, given the scales.
 
-        In closed form, or an unbiased draw of it, for which there is the key.
+        In closed form, or an unbiased estimate drawn with `key`.
         """
 
     @abc.abstractmethod
     def multiplier(self, log_scale: Float[Array, "*#shape"]) -> Float[Array, "*#shape"]:
-        """What multiplies a draw from the weight posterior to give the weights."""
+        """The factor that makes network weights of a draw of q."""
 
     @abc.abstractmethod
     def moment(
         self, scales: Iterable[Scale], nodes: int, power: float
     ) -> Float[Array, " nodes"]:
-        """E[multiplier^power] of each node under the posterior of the scales."""
+        """E[multiplier^power] of each node under q of the scales."""
+
+    # MCMC samples beta in every parametrisation but `Mixed`, which has no scale.
+
+    def sampling_multiplier(
+        self, log_scale: Float[Array, "*#shape"]
+    ) -> Float[Array, "*#shape"]:
+        """The factor that makes network weights of the weights sampled by MCMC."""
+        return self.multiplier(log_scale)
+
+    def standardised(
+        self,
+        kernel: Float[Array, "nodes d_in"],
+        bias: Float[Array, " nodes"],
+        factor: Float[Array, " nodes"],
+    ) -> tuple[Float[Array, "nodes d_in"], Float[Array, " nodes"]]:
+        """The weights that MCMC samples, of a draw of q and its sampling multiplier."""
+        del factor
+        return kernel, bias
+
+    def log_prior(
+        self, kernel: Float[Array, "nodes d_in"], bias: Float[Array, " nodes"]
+    ) -> Float[Array, ""]:
+        """Log prior density of the weights that MCMC samples: N(0, 1) for beta (M1)."""
+        return norm.logpdf(kernel).sum() + norm.logpdf(bias).sum()
 
 
 class NonCentred(AbstractParametrisation):
-    """w = beta * tau * upsilon, with the posterior placed on beta (M1)."""
+    """w = beta * tau * upsilon, where q is a distribution of beta (M1)."""
 
     def weight_kl(
         self, weights: AbstractWeights, scales: Iterable[Scale], *, key: PRNGKeyArray
@@ -334,7 +371,7 @@ class NonCentred(AbstractParametrisation):
         return kl_to_scaled_normal(weights, jnp.ones(1), jnp.zeros(1))
 
     def multiplier(self, log_scale: Float[Array, "*#shape"]) -> Float[Array, "*#shape"]:
-        """The scale itself."""
+        """The scale."""
         return jnp.exp(log_scale)
 
     def moment(
@@ -348,7 +385,7 @@ class NonCentred(AbstractParametrisation):
 
 
 class Regularised(AbstractParametrisation):
-    """Non-centred, with scales that go no further than a slab (G3).
+    """Non-centred, with scales that stay below a slab (G3).
 
     s~ = s c / sqrt(c^2 + s^2),  s = tau upsilon
     """
@@ -363,25 +400,25 @@ class Regularised(AbstractParametrisation):
         return kl_to_scaled_normal(weights, jnp.ones(1), jnp.zeros(1))
 
     def multiplier(self, log_scale: Float[Array, "*#shape"]) -> Float[Array, "*#shape"]:
-        """The scale s~, in a form that is safe for large s."""
-        over = jax.nn.softplus(2 * (log_scale - math.log(self.slab)))
-        return jnp.exp(log_scale - 0.5 * over)
+        """The scale s~, in a form that does not overflow for large s."""
+        excess = jax.nn.softplus(2 * (log_scale - math.log(self.slab)))
+        return jnp.exp(log_scale - 0.5 * excess)
 
     def moment(
         self, scales: Iterable[Scale], nodes: int, power: float
     ) -> Float[Array, " nodes"]:
         """E[s~^power] (G4)."""
-        law = product_of(scales, nodes)
-        return law.expected(lambda log_s: self.multiplier(log_s) ** power)
+        product = product_of(scales, nodes)
+        return product.expected(lambda log_s: self.multiplier(log_s) ** power)
 
 
 class Centred(AbstractParametrisation):
-    """The posterior placed on w, whose prior is N(0, tau^2 upsilon^2) (M1)."""
+    """q is a distribution of w, whose prior is N(0, tau^2 upsilon^2) (M1)."""
 
     def weight_kl(
         self, weights: AbstractWeights, scales: Iterable[Scale], *, key: PRNGKeyArray
     ) -> Float[Array, ""]:
-        """Expected KL(q(w) || N(0, s^2 I)) under the posterior of the scales (M7)."""
+        """Expected KL(q(w) || N(0, s^2 I)) under q of the scales (M7)."""
         del key
         inverse_variance, log_scale = jnp.ones(1), jnp.zeros(1)
         for scale in scales:
@@ -390,7 +427,7 @@ class Centred(AbstractParametrisation):
         return kl_to_scaled_normal(weights, inverse_variance, log_scale)
 
     def multiplier(self, log_scale: Float[Array, "*#shape"]) -> Float[Array, "*#shape"]:
-        """One: the posterior holds the weights as they are."""
+        """One: a draw of q is a draw of the network weights."""
         return jnp.ones_like(log_scale)
 
     def moment(
@@ -400,9 +437,24 @@ class Centred(AbstractParametrisation):
         del scales, power
         return jnp.ones(nodes)
 
+    def sampling_multiplier(
+        self, log_scale: Float[Array, "*#shape"]
+    ) -> Float[Array, "*#shape"]:
+        """The scale: MCMC samples beta here too."""
+        return jnp.exp(log_scale)
+
+    def standardised(
+        self,
+        kernel: Float[Array, "nodes d_in"],
+        bias: Float[Array, " nodes"],
+        factor: Float[Array, " nodes"],
+    ) -> tuple[Float[Array, "nodes d_in"], Float[Array, " nodes"]]:
+        """beta = w / s (M1)."""
+        return kernel / factor[:, None], bias / factor
+
 
 class Mixed(AbstractParametrisation):
-    """The posterior placed on w, whose prior is a mixture of two normals (M10)."""
+    """q is a distribution of w, whose prior is a mixture of two normals (M10)."""
 
     share: float
     wide: float
@@ -411,12 +463,11 @@ class Mixed(AbstractParametrisation):
     def weight_kl(
         self, weights: AbstractWeights, scales: Iterable[Scale], *, key: PRNGKeyArray
     ) -> Float[Array, ""]:
-        """-H[q(w)] - ln p(w) at one draw of all weights (M10): an unbiased draw."""
+        """-H[q(w)] - ln p(w) at one draw of all weights (M10): an unbiased estimate."""
         del scales
         inputs, nodes = jnp.arange(weights.fan_in - 1), jnp.arange(weights.nodes)
-        kernel, bias = weights.sample(inputs, nodes, key=key)
-        log_prior = self.log_density(kernel).sum() + self.log_density(bias).sum()
-        return -weights.entropy().sum() - log_prior
+        draw = weights.sample(inputs, nodes, key=key)
+        return -weights.entropy().sum() - self.log_prior(*draw)
 
     def log_density(self, w: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """ln p(w) (M10)."""
@@ -435,6 +486,12 @@ class Mixed(AbstractParametrisation):
         """One."""
         del scales, power
         return jnp.ones(nodes)
+
+    def log_prior(
+        self, kernel: Float[Array, "nodes d_in"], bias: Float[Array, " nodes"]
+    ) -> Float[Array, ""]:
+        """Log density of all weights under the mixture (M10)."""
+        return self.log_density(kernel).sum() + self.log_density(bias).sum()
 
 
 PARAMETRISATIONS = {"non-centred": NonCentred, "centred": Centred}

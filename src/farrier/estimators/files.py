@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import persist
-from ..core.posteriors import POSTERIORS, AbstractPosterior
+from ..core.posteriors import POSTERIORS, AbstractWeightPosterior
 from ..core.priors import PRIORS, AbstractPrior
 from ..tables.model import Estimator, TableModel
 from .checks import checked_choice
@@ -51,4 +51,6 @@ def _check_settings(estimator: Estimator, params: dict[str, Any]) -> None:
     estimator._checked_refine()
     estimator._checked_restarts()
     checked_choice("prior", estimator.prior, PRIORS, AbstractPrior)
-    checked_choice("posterior", estimator.posterior, POSTERIORS, AbstractPosterior)
+    checked_choice(
+        "posterior", estimator.posterior, POSTERIORS, AbstractWeightPosterior
+    )

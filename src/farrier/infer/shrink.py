@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from ..core.random import fold_in
-from ..core.weights import FactorisedWeights
+from ..core.weights import MeanFieldWeights
 from ..model.layers import Layer
 from ..model.network import ACTIVATIONS, Network
 from ..train.data import round_up
@@ -42,7 +42,7 @@ def can_shrink(job: Job) -> bool:
     """Whether nodes can be taken out of its layers one by one: independent weights."""
     network = job.run.state.network
     layers = (*network.layers, network.output)
-    independent = all(isinstance(v.weights, FactorisedWeights) for v in layers)
+    independent = all(isinstance(v.weights, MeanFieldWeights) for v in layers)
     return independent and job.run.state.average is None
 
 
@@ -141,7 +141,7 @@ def _with_means(
     layers: list[Layer] = [*network.layers, network.output]
     for index, (kept, mean) in enumerate(zip(keep, means, strict=True), start=1):
         weights = layers[index].weights
-        assert isinstance(weights, FactorisedWeights)
+        assert isinstance(weights, MeanFieldWeights)
         added = np.asarray(weights.kernel.loc) @ np.where(kept, 0, mean)
         loc = jnp.asarray(np.asarray(weights.bias.loc) + added)
         layers[index] = eqx.tree_at(

@@ -3,18 +3,17 @@
     w_ki = zeta_i s_k beta_ki,   zeta_i = tau_i upsilon,
     tau_i ~ C+(0, 1),   upsilon ~ C+(0, b)                                          (I2)
 
-A column that is not needed is taken towards 0 with all its weights; biases have no such
-scale. Given zeta, the first layer sees zeta_i x_i in the place of x_i: with fresh
-scales for each row its pre-activations are still drawn exactly (M6).
+A column that is not needed is shrunk towards 0 with all its weights; biases have no
+such scale. Given zeta, the first layer receives zeta_i x_i in the place of x_i: with
+new scales for each row its pre-activations are still drawn exactly (M6).
 """
 
 from typing import Self
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..core.random import fold_in, normals
 from ..core.scales import HalfCauchy, Scale
@@ -23,11 +22,11 @@ COMMON_SCALE = 1.0  # b of upsilon ~ C+(0, b), which all columns share
 
 
 class InputScales(eqx.Module):
-    """The scales of all columns: what is drawn, and their share of the bound."""
+    """The scales of all columns: their draws, and their KL terms."""
 
     tau: Scale  # one for each column
     upsilon: Scale
-    columns: Int[Array, " d_in"]  # numbers of the columns, kept when others are removed
+    columns: Int[Array, " d_in"]  # numbers of the columns, unchanged when others go
     total: int = eqx.field(static=True)  # columns of the table
 
     @classmethod
@@ -49,7 +48,7 @@ class InputScales(eqx.Module):
         *,
         key: PRNGKeyArray,
     ) -> Float[Array, "d_in batch"]:
-        """zeta_i x_i with fresh scales for each row (I2)."""
+        """zeta_i x_i with new scales for each row (I2)."""
         return x[self.columns] * self._draw(rows, key=key)
 
     def sample(self, *, key: PRNGKeyArray) -> Float[Array, " d_in"]:
@@ -59,9 +58,10 @@ class InputScales(eqx.Module):
     def _draw(
         self, rows: Int[Array, " batch"], *, key: PRNGKeyArray
     ) -> Float[Array, "d_in batch"]:
-        own, _ = normals(self.columns, rows, key=fold_in(key, 1))
-        common, _ = normals(jnp.zeros(1, int), rows, key=fold_in(key, 2))
-        return jnp.exp(self.tau.q.log_at(own) + self.upsilon.q.log_at(common))
+        tau_noise, _ = normals(self.columns, rows, key=fold_in(key, 1))
+        upsilon_noise, _ = normals(jnp.zeros(1, int), rows, key=fold_in(key, 2))
+        log_tau = self.tau.q.log_at(tau_noise)
+        return jnp.exp(log_tau + self.upsilon.q.log_at(upsilon_noise))
 
     def moment(self, power: float) -> Float[Array, " d_in"]:
         """E[zeta_i^power]: a product of two of (M3)."""
@@ -73,17 +73,19 @@ class InputScales(eqx.Module):
         return full.at[self.columns].set(kernel)
 
     def kl(self) -> dict[str, Float[Array, ""]]:
-        """Divergences of the scales from their priors (M5)."""
+        """KL terms of the scales (M5)."""
         return {name: scale.kl() for name, scale in self.scales.items()}
 
-    def own(self, kept: np.ndarray) -> np.ndarray:
-        """Of a mask over the columns of the table, the part for those it has."""
-        same = len(kept) == self.columns.size
-        return kept if same else kept[np.asarray(self.columns)]
+    def present(self, mask: Bool[np.ndarray, " _"]) -> Bool[np.ndarray, " d_in"]:
+        """A mask over the columns of the table, for the columns that are present.
 
-    def without(self, kept: np.ndarray) -> Self:
-        """The scales of the kept columns alone."""
-        new = jax.tree.map(lambda v: v[kept] if np.ndim(v) else v, self.tau)
-        return eqx.tree_at(
-            lambda s: (s.tau, s.columns), self, (new, self.columns[kept])
-        )
+        A mask over the columns that are present is returned as it is.
+        """
+        if len(mask) == self.columns.size:
+            return mask
+        return mask[np.asarray(self.columns)]
+
+    def take(self, columns: Bool[np.ndarray, " d_in"]) -> Self:
+        """The scales of the columns whose mask entry is true."""
+        smaller = (self.tau.take(columns), self.columns[columns])
+        return eqx.tree_at(lambda s: (s.tau, s.columns), self, smaller)

@@ -1,14 +1,14 @@
-"""A layer: a weight posterior, the scales that multiply it, and the prior's form.
+"""A layer: a weight posterior, the scales that multiply it, and the parametrisation.
 
     u_k | tau, upsilon ~ N(tau_k upsilon mu_k.[a, 1],
                            tau_k^2 upsilon^2 (sigma_k^2).[a, 1]^2)                  (M6)
 
-Scales and noise are drawn fresh for each row. Each data term of the bound depends only
+Scales and noise are drawn anew for each row. Each data term of the bound depends only
 on the marginal of q, so this is exact; one draw for a whole batch has the same mean and
 a far larger variance.
 
 Inside a network the rows of the table are the last axis: whatever the width, loops over
-a batch are long and contiguous, and what is shared by a batch is one number.
+a batch are long and contiguous, and what a batch shares is one number.
 """
 
 import math
@@ -18,29 +18,30 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..core.families import Conditional
-from ..core.posteriors import AbstractPosterior
-from ..core.priors import AbstractPrior, ScaleRows
+from ..core.posteriors import AbstractWeightPosterior
+from ..core.priors import AbstractPrior
 from ..core.random import fold_in, normals
 from ..core.scales import Scale
-from ..core.tied import TiedWeights, tilt
-from ..core.weights import AbstractParametrisation, AbstractWeights
+from ..core.weights import AbstractParametrisation, AbstractWeights, taken
 
-MORE = 2**31  # number of the key for what a posterior draws besides its weights
+MORE = 2**31  # number of the key for auxiliary variables of the weight posterior
 INITIAL_SD = 0.01  # of beta: 0.1 prunes nodes before they have learned anything
 
 
 class Layer(eqx.Module):
-    """One layer of the network: what is drawn, and its share of the bound."""
+    """One layer of the network: its draws, and its KL terms."""
 
     weights: AbstractWeights
     scales: dict[str, Scale]
     parametrisation: AbstractParametrisation
-    inputs: Int[Array, " d_in"]  # numbers of its inputs and nodes, which they keep
-    nodes: Int[Array, " nodes"]  # when others are removed: the noise goes by them
-    scale_rows: ScaleRows = eqx.field(static=True)
+    # Numbers of the inputs and nodes, unchanged when others are removed: the noise of a
+    # node depends on its number.
+    inputs: Int[Array, " d_in"]
+    nodes: Int[Array, " nodes"]
 
     @classmethod
     def create(
@@ -48,7 +49,7 @@ class Layer(eqx.Module):
         d_in: int,
         nodes: int,
         prior: AbstractPrior,
-        posterior: AbstractPosterior,
+        posterior: AbstractWeightPosterior,
         *,
         key: PRNGKeyArray,
     ) -> Self:
@@ -56,16 +57,15 @@ class Layer(eqx.Module):
         start = math.sqrt(2 / (d_in + 1))
         parametrisation = prior.parametrised()
         with jax.ensure_compile_time_eval():  # a number, even where all else is traced
-            spread = start / float(parametrisation.multiplier(jnp.log(start)))
+            start_sd = start / float(parametrisation.multiplier(jnp.log(start)))
         return cls(
             posterior.weights(
-                d_in, nodes, sd=INITIAL_SD * spread, spread=spread, key=key
+                d_in, nodes, sd=INITIAL_SD * start_sd, start_sd=start_sd, key=key
             ),
             prior.scales(nodes, start=start),
             parametrisation,
             jnp.arange(d_in),
             jnp.arange(nodes),
-            prior.scale_rows,
         )
 
     def conditional(
@@ -75,110 +75,86 @@ class Layer(eqx.Module):
         *,
         key: PRNGKeyArray,
     ) -> Conditional:
-        """The pre-activations given fresh scales for each row (M6)."""
+        """The pre-activations given new scales for each row (M6)."""
         mean, variance = self.weights.moments(x, key=fold_in(key, MORE))
-        log_scale, noise, of_node = self._draw_scales(rows, key=key)
-        if isinstance(self.weights, TiedWeights):
-            mean = mean + self.weights.rise(x) * of_node
+        log_scale, noise = self._draw_scales(rows, key=key)
         factor = self.parametrisation.multiplier(log_scale)
         return Conditional(factor, mean, variance, noise)
 
     def _draw_scales(
         self, rows: Int[Array, " batch"], *, key: PRNGKeyArray
-    ) -> tuple[
-        Float[Array, "#nodes batch"],
-        Float[Array, "nodes batch"],
-        Float[Array, "#nodes #batch"],
-    ]:
-        """Sum of the log scales, and standard normal noise of the layer's width.
+    ) -> tuple[Float[Array, "#nodes batch"], Float[Array, "nodes batch"]]:
+        """Sum of the log scales, and standard normal noise for each node.
 
-        `normals` makes two arrays at a time: where a scale uses one of the width of
-        the layer, the other is the noise. The third array is the noise of the scale
-        that each node has for itself; 0 where there is none.
+        `normals` makes two arrays at a time: where a scale has an entry for each node
+        and uses the first, the second is the noise of the nodes.
         """
-        places = self.scale_rows(rows)
-        log_scale = jnp.zeros((1, len(rows)))
-        noise, of_node = None, jnp.zeros((1, 1))
+        log_scale, noise = jnp.zeros((1, len(rows))), None
         for number, scale in enumerate(self.scales.values(), start=1):
-            own = scale.q.loc.ndim > 0  # one for each node, or one for the layer
-            nodes = self.nodes if own else jnp.zeros(1, int)
-            first, second = normals(nodes, places, key=fold_in(key, number))
+            nodes = jnp.zeros(1, int) if scale.is_shared else self.nodes
+            first, second = normals(nodes, rows, key=fold_in(key, number))
             log_scale = log_scale + scale.q.log_at(first)
-            of_node = first if own else of_node
-            noise = second if own and len(places) == len(rows) else noise
+            noise = noise if scale.is_shared else second
         if noise is None:
             noise, _ = normals(self.nodes, rows, key=fold_in(key, 0))
-        return log_scale, noise, of_node
+        return log_scale, noise
 
     def kl(self, *, key: PRNGKeyArray) -> dict[str, Float[Array, ""]]:
-        """Divergences of the weights and of each scale from their priors."""
+        """KL terms of the weights and of each scale."""
         weight_kl = self.parametrisation.weight_kl(
             self.weights, self.scales.values(), key=key
         )
-        weight_kl = weight_kl + self.weights.own_kl()
+        weight_kl = weight_kl + self.weights.extra_kl()
         return {"beta": weight_kl} | {n: s.kl() for n, s in self.scales.items()}
 
     def sample(
         self, *, key: PRNGKeyArray
     ) -> tuple[Float[Array, "d_in nodes"], Float[Array, " nodes"]]:
-        """One draw of the weights themselves, scales multiplied in (M1)."""
+        """One draw of the weights and biases, scales multiplied in (M1)."""
         key_weights, key_scales = jr.split(key)
-        log_scale, _, of_node = self._draw_scales(jnp.zeros(1, int), key=key_scales)
-        still = self.weights.sample(self.inputs, self.nodes, key=key_weights)
-        kernel, bias = self.moved(*still, of_node[:, 0])
+        log_scale, _ = self._draw_scales(jnp.zeros(1, int), key=key_scales)
+        kernel, bias = self.weights.sample(self.inputs, self.nodes, key=key_weights)
         factor = self.parametrisation.multiplier(log_scale)
         return (factor * kernel).T, factor[:, 0] * bias
 
-    def moved(
-        self,
-        kernel: Float[Array, "nodes d_in"],
-        bias: Float[Array, " nodes"],
-        of_node: Float[Array, "#nodes"],
-    ) -> tuple[Float[Array, "nodes d_in"], Float[Array, " nodes"]]:
-        """A draw of weights and biases, given the noise of the nodes' scales (J1)."""
-        if isinstance(self.weights, TiedWeights):
-            return self.weights.moved(kernel, bias, of_node)
-        return kernel, bias
-
-    def noise_of_nodes(
-        self, log_scales: dict[str, Float[Array, "..."]]
-    ) -> Float[Array, "#nodes"]:
-        """The noise of the nodes' own scales, from draws of all log scales."""
-        if (own := self._own_scale) is None:
-            return jnp.zeros(1)
-        q = self.scales[own].q
-        return (log_scales[own] - q.loc) / q.scale
-
-    @property
-    def _own_scale(self) -> str | None:
-        """Name of the scale that each node has for itself."""
-        return next((n for n, s in self.scales.items() if s.q.loc.ndim), None)
-
     def expected_norms(self) -> Float[Array, " nodes"]:
-        """Norm of the expected weights into each node, bias included (M3, J3)."""
-        weights, moment = self.weights, self.scale_moment(1)
-        if isinstance(weights, TiedWeights):
-            return moment * weights.norms_at(self._tilt())
-        return moment * weights.expected_norms()
+        """Norm of the expected weights into each node, bias included (M3)."""
+        return self.scale_moment(1) * self.weights.expected_norms()
 
     def expected_weights(self) -> Float[Array, "nodes d_in"]:
-        """E[w_ki], scales multiplied in, biases left out (M3, J3)."""
-        weights, moment = self.weights, self.scale_moment(1)[:, None]
-        if isinstance(weights, TiedWeights):
-            return moment * weights.expected_at(self._tilt())
-        return moment * weights.expected()
-
-    def _tilt(self) -> Float[Array, " nodes"]:
-        assert self._own_scale is not None
-        scales = self.scales.values()
-        return tilt(self.parametrisation, scales, self.scales[self._own_scale])
+        """E[w_ki], scales multiplied in, without the biases (M3)."""
+        return self.scale_moment(1)[:, None] * self.weights.expected()
 
     def scale_moment(self, power: float) -> Float[Array, " nodes"]:
         """E[s^power] of what multiplies the weights into each node (M3)."""
         scales, nodes = self.scales.values(), self.weights.nodes
         return self.parametrisation.moment(scales, nodes, power)
 
-    def updated(self) -> Self:
-        """The layer with all auxiliary variables at their optimum (M4)."""
-        scales = {name: scale.updated() for name, scale in self.scales.items()}
-        return eqx.tree_at(lambda layer: layer.scales, self, scales)
+    def take(
+        self,
+        *,
+        nodes: Bool[np.ndarray, " nodes"] | None = None,
+        inputs: Bool[np.ndarray, " d_in"] | None = None,
+    ) -> Self:
+        """The layer of the nodes and inputs whose mask entry is true.
+
+        The tree may hold NumPy arrays, or None in the place of an array, as the state
+        of an optimiser does.
+        """
+        scales = self.scales
+        if nodes is not None:
+            scales = {name: scale.take(nodes) for name, scale in scales.items()}
+        smaller = (
+            self.weights.take(nodes=nodes, inputs=inputs),
+            scales,
+            taken(self.inputs, inputs),
+            taken(self.nodes, nodes),
+        )
+        where = lambda v: (v.weights, v.scales, v.inputs, v.nodes)
+        return eqx.tree_at(where, self, smaller, is_leaf=lambda leaf: leaf is None)
+
+    def with_fixed_nodes(self, fixed: Bool[Array, " nodes"]) -> Self:
+        """The same layer, without a gradient at the nodes that are fixed."""
+        scales = {name: scale.with_fixed(fixed) for name, scale in self.scales.items()}
+        weights = self.weights.with_fixed_nodes(fixed)
+        return eqx.tree_at(lambda v: (v.weights, v.scales), self, (weights, scales))

@@ -1,21 +1,21 @@
-"""A network: layers, activation, likelihood; its bound and its draws.
+"""A network: layers, activation and likelihood; its ELBO and its draws.
 
 bound = sum_i weight_i E_q[ln p(y_i | x_i)] - sum over layers of KL(q || p)      (B1)
 """
 
-from collections.abc import Callable
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from typing import Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jax import lax
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from ..core.bound import Bound
 from ..core.families import Conditional
-from ..core.posteriors import AbstractPosterior, Factorised
+from ..core.posteriors import AbstractWeightPosterior, MeanField
 from ..core.priors import AbstractPrior
 from ..core.random import fold_in
 from ..core.scales import Scale
@@ -23,7 +23,7 @@ from .inputs import InputScales
 from .layers import Layer
 from .likelihoods import AbstractLikelihood
 
-INPUTS = 2**31  # number of the key for the scales of the inputs
+INPUTS = 2**31  # number of the key for the scales of the columns
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,
     "tanh": jnp.tanh,
@@ -61,7 +61,7 @@ class Network(eqx.Module):
     output: Layer
     likelihood: AbstractLikelihood
     activation: str = eqx.field(static=True)
-    inputs: InputScales | None = None
+    inputs: InputScales | None = None  # scales of the columns
 
     @classmethod
     def create(
@@ -70,14 +70,14 @@ class Network(eqx.Module):
         widths: tuple[int, ...],
         likelihood: AbstractLikelihood,
         prior: AbstractPrior,
-        posterior: AbstractPosterior | None = None,
+        posterior: AbstractWeightPosterior | None = None,
         *,
         activation: str = "relu",
-        inputs: InputScales | None = None,
         key: PRNGKeyArray,
     ) -> Self:
-        """A network before training; factorised unless another posterior is given."""
-        posterior = Factorised() if posterior is None else posterior
+        """A network before training, with a mean-field posterior by default."""
+        posterior = MeanField() if posterior is None else posterior
+        inputs = InputScales.create(d_in) if prior.columns else None
         *keys, key_output = jr.split(key, len(widths) + 1)
         layers = []
         for nodes, key_layer in zip(widths, keys, strict=True):
@@ -87,7 +87,7 @@ class Network(eqx.Module):
             d_in,
             likelihood.d_out,
             likelihood.output_prior(prior),
-            posterior.untied(),
+            posterior,
             key=key_output,
         )
         return cls(tuple(layers), output, likelihood, activation, inputs)
@@ -99,7 +99,7 @@ class Network(eqx.Module):
 
     @property
     def scales_inputs(self) -> bool:
-        """Whether each input has a scale of its own (I2)."""
+        """Whether each column of the table has a scale (I2)."""
         return self.inputs is not None
 
     def bound(
@@ -112,18 +112,18 @@ class Network(eqx.Module):
         first: int | Int[Array, ""] = 0,
         noise_share: float | Float[Array, ""] = 1.0,
     ) -> Bound:
-        """An unbiased draw of the bound (B1).
+        """An unbiased estimate of the ELBO (B1).
 
         Parameters
         ----------
         weight
             How many rows of the data set each row of the batch stands for.
         first
-            Number of the first row, where these are a part of a batch: a row has the
-            noise of its number.
+            Number of the first row, where the rows are a part of a batch: the draws of
+            a row depend on its number.
         noise_share
-            Of what makes the noise of a row, where it has its own (T6): at 0 all rows
-            have the same, and the outputs that make it learn nothing.
+            Share of input-dependent noise (T6). At 0 the noise is constant, and the
+            outputs that describe it receive no gradient.
         """
         rows = jnp.arange(len(x)) + jnp.asarray(first, int)
         *_, f = self.conditionals(x, rows, key=key)
@@ -131,22 +131,11 @@ class Network(eqx.Module):
         if self.likelihood.kinds > 1:
             share = jnp.asarray(noise_share, f.loc.dtype)
             of_noise = jnp.arange(outputs) >= outputs // self.likelihood.kinds
-            f = f.times(jnp.where(of_noise, share, 1)[:, None])
-            network = self._held(of_noise & (share == 0))
+            f = f.scaled(jnp.where(of_noise, share, 1)[:, None])
+            output = self.output.with_fixed_nodes(of_noise & (share == 0))
+            network = self.with_layers([*self.layers, output])
         log_likelihood = weight @ self.likelihood.expected_log_density(y, f)
         return Bound(log_likelihood, network.kl(key=key))
-
-    def _held(self, still: Bool[Array, " d_out"]) -> Self:
-        """The network, of whose outputs some are constants."""
-
-        def held(leaf: Any) -> Any:
-            if not eqx.is_inexact_array(leaf) or leaf.shape[:1] != still.shape:
-                return leaf
-            rows = still.reshape(-1, *(1,) * (leaf.ndim - 1))
-            return jnp.where(rows, lax.stop_gradient(leaf), leaf)
-
-        where = lambda network: (network.output.weights, network.output.scales)
-        return eqx.tree_at(where, self, jax.tree.map(held, where(self)))
 
     def conditionals(
         self,
@@ -155,35 +144,37 @@ class Network(eqx.Module):
         *,
         key: PRNGKeyArray,
     ) -> list[Conditional]:
-        """The law of each layer's pre-activations given a draw of those before it.
+        """Each layer's pre-activations, given a draw of those of the layer before it.
 
-        `rows` are the numbers under which each row has its noise.
+        The draws of a row depend on its number in `rows`.
         """
-        laws = []
+        conditionals: list[Conditional] = []
         a = x.T
         if self.inputs is not None:
             a = self.inputs.scaled(a, rows, key=fold_in(key, INPUTS))
         for number, layer in enumerate((*self.layers, self.output)):
-            if laws:
-                a = ACTIVATIONS[self.activation](laws[-1].draw())
-            laws.append(layer.conditional(a, rows, key=fold_in(key, number)))
-        return laws
+            if conditionals:
+                a = ACTIVATIONS[self.activation](conditionals[-1].draw())
+            one = layer.conditional(a, rows, key=fold_in(key, number))
+            conditionals.append(one)
+        return conditionals
 
     def kl(self, *, key: PRNGKeyArray) -> dict[str, Float[Array, ""]]:
-        """Every divergence by name: `layer_1/beta`, ..., `noise/gamma`.
+        """Every KL term by name: `layer_1/beta`, ..., `noise/gamma`.
 
-        Scales of inputs come first: `inputs/tau`, `inputs/upsilon`.
+        Scales of columns come first: `inputs/tau`, `inputs/upsilon`.
         """
-        parts = {}
-        if self.inputs is not None:
-            found = self.inputs.kl()
-            parts = {f"inputs/{part}": value for part, value in found.items()}
+        groups = {} if self.inputs is None else {"inputs": self.inputs.kl()}
         named = self.named_layers()
-        # The keys after those with which the layers' outputs are drawn.
+        # The keys after those that draw the pre-activations of the layers.
         for number, (name, layer) in enumerate(named.items(), start=len(named)):
-            found = layer.kl(key=fold_in(key, number))
-            parts |= {f"{name}/{part}": value for part, value in found.items()}
-        return parts | self.likelihood.kl()
+            groups[name] = layer.kl(key=fold_in(key, number))
+        terms = {
+            f"{group}/{name}": value
+            for group, values in groups.items()
+            for name, value in values.items()
+        }
+        return terms | self.likelihood.kl()
 
     def named_layers(self) -> dict[str, Layer]:
         """`layer_1`, `layer_2`, ..., `output`."""
@@ -191,17 +182,17 @@ class Network(eqx.Module):
         return hidden | {"output": self.output}
 
     def named_scales(self) -> dict[str, Scale]:
-        """`layer_1_tau`, ..., `output_kappa`; those of inputs first: `inputs_tau`."""
-        parts = {} if self.inputs is None else {"inputs": self.inputs.scales}
-        parts |= {name: layer.scales for name, layer in self.named_layers().items()}
+        """`layer_1_tau`, ..., `output_kappa`; those of columns first: `inputs_tau`."""
+        groups = {} if self.inputs is None else {"inputs": self.inputs.scales}
+        groups |= {name: layer.scales for name, layer in self.named_layers().items()}
         return {
-            f"{part}_{name}": scale
-            for part, scales in parts.items()
+            f"{group}_{name}": scale
+            for group, scales in groups.items()
             for name, scale in scales.items()
         }
 
     def draw_keys(self, draws: int, *, key: PRNGKeyArray) -> Key[Array, " draws"]:
-        """What `sample` and `predictive` need for each of so many draws."""
+        """The keys of `draws` draws, for `sample` and `predictive`."""
         return jr.split(key, draws)
 
     def sample(self, *, key: PRNGKeyArray) -> SampledNetwork:
@@ -219,30 +210,30 @@ class Network(eqx.Module):
         return SampledNetwork(kernels, biases, self.activation)
 
     def noise_variance(self) -> Float[Array, " targets"]:
-        """Of each target with a noise."""
+        """Noise variance of each target."""
         return self.likelihood.noise_variance()
 
     def predictive(
         self, x: Float[Array, "rows d_in"], *, key: PRNGKeyArray
     ) -> tuple[Float[Array, "rows d_out"], ...]:
-        """Mean and variance of the outputs given a draw of all but the last weights.
+        """Mean and variance of the outputs, given a draw of the hidden layers.
 
-        The third array is the outputs with a draw of those weights too.
+        The third array is the outputs with a draw of the output layer's weights too.
         """
         key_sample, key_output = jr.split(key)
         sampled = self.sample(key=key_sample)
         last = (x, *sampled.hidden(x))[-1]
-        # Row 0 for all: one draw of the scale, shared by all rows.
-        same = jnp.zeros(len(x), int)
-        f = self.output.conditional(last.T, same, key=key_output)
+        # Number 0 for each row: all rows share one draw of the scale.
+        rows = jnp.zeros(len(x), int)
+        f = self.output.conditional(last.T, rows, key=key_output)
         return f.mean.T, f.variance.T, sampled(x)
 
     def expected_kernel(self) -> Float[Array, "d_in nodes"]:
         """E[w] from each column to each node of the first layer, scales included."""
-        plain = self.layers[0].expected_weights().T
+        kernel = self.layers[0].expected_weights().T
         if self.inputs is None:
-            return plain
-        return self.inputs.whole(self.inputs.moment(1)[:, None] * plain)
+            return kernel
+        return self.inputs.whole(self.inputs.moment(1)[:, None] * kernel)
 
     def expected_norms(self) -> tuple[Float[Array, " _"], ...]:
         """For each hidden layer, the norm of the expected weights into each node."""
@@ -254,7 +245,7 @@ class Network(eqx.Module):
         return (jnp.sqrt(jnp.maximum(norms[0] ** 2 + change, 0)), *norms[1:])
 
     def term_names(self) -> tuple[str, ...]:
-        """Names of the terms of the bound, in the order in which they are recorded."""
+        """Names of the terms of the ELBO, in the order in which they are recorded."""
         names = ["log_likelihood"]
         if self.inputs is not None:
             names += [f"inputs/{part}" for part in self.inputs.scales]
@@ -262,8 +253,36 @@ class Network(eqx.Module):
             names += [f"{name}/{part}" for part in ("beta", *sorted(layer.scales))]
         return (*names, *self.likelihood.kl_names())
 
-    def updated(self) -> Self:
-        """The network with all auxiliary variables at their optimum (M4)."""
-        layers = tuple(layer.updated() for layer in self.layers)
-        new = (layers, self.output.updated())
+    def with_layers(self, layers: Sequence[Layer]) -> Self:
+        """The network with other layers, the output layer last."""
+        new = (tuple(layers[:-1]), layers[-1])
         return eqx.tree_at(lambda network: (network.layers, network.output), self, new)
+
+    def take(
+        self,
+        keep: Sequence[Bool[np.ndarray, " _"]],
+        columns: Bool[np.ndarray, " _"] | None = None,
+    ) -> Self:
+        """The network without the nodes and columns that are not kept.
+
+        The tree may hold NumPy arrays, or None in the place of an array, as the state
+        of an optimiser does.
+
+        Parameters
+        ----------
+        keep
+            For each hidden layer, a mask over its nodes.
+        columns
+            A mask over the columns, of a network whose columns have scales.
+        """
+        layers = [*self.layers, self.output]
+        for index, kept in enumerate(keep):
+            if not kept.all():
+                layers[index] = layers[index].take(nodes=kept)
+                layers[index + 1] = layers[index + 1].take(inputs=kept)
+        if columns is None or self.inputs is None:
+            return self.with_layers(layers)
+        kept = self.inputs.present(columns)
+        layers[0] = layers[0].take(inputs=kept)
+        network = self.with_layers(layers)
+        return eqx.tree_at(lambda n: n.inputs, network, self.inputs.take(kept))

@@ -132,7 +132,6 @@ def step_on(
             updates, optimiser = adam().update(grads, optimiser, params)
         rate = schedule.rate(state.step)
         params = jax.tree.map(lambda p, u: p - rate * u, params, updates)
-        params = eqx.filter(eqx.combine(params, fixed).updated(), eqx.is_inexact_array)
         if average is not None:
             weight = schedule.averaging_weight(state.step)
             average = jax.tree.map(lambda a, p: a + weight * (p - a), average, params)
