@@ -54,19 +54,19 @@ from ..model.drawn import AnyNetwork, DrawnNetwork
 from ..model.inputs import InputScales
 from ..model.likelihoods import NOISES, AbstractLikelihood, Categorical
 from ..model.network import ACTIVATIONS, Network
-from ..scale.placement import current
-from ..scale.processes import check_same, file_of_first, from_first, is_first, together
-from ..scale.rows import RowSource, Statistics, as_source
-from ..scale.stream import LANES, Held, Part, Source, Stream
+from ..scale.placement import ONE_DEVICE, AbstractPlacement, OneDevice
+from ..scale.processes import AbstractGroup
+from ..scale.rows import ArrayRows, ConvertedRows, RowSource, Statistics, as_source
+from ..scale.stream import LANES, Stream
 from ..tables.files import check_writable
 from ..train.config import KlRelease, TrainConfig
 from ..train.data import Data, run_chunk
 from ..train.history import History, Status
-from ..train.loop import Job, Rows, Run, train
+from ..train.loop import Job, Run, TrainingRows, train
 from ..train.parallel import train_many
 from ..train.step import converted
 from ..train.stopping import rise_at_the_end
-from ..units import Standardiser, as_it_is, merge_rows
+from ..units import Standardiser, identity_units, merge_rows
 from .callbacks import CallbackSupportMixin, watcher, with_callbacks
 from .checks import (
     Unchecked,
@@ -262,25 +262,28 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         sample_weight: Unchecked,
         checkpoint: str | Path | None,
         callback: Callback | None,
+        placement: AbstractPlacement = ONE_DEVICE,
     ) -> Self:
         """Train, and store what was learned; all of it, or nothing if it fails."""
+        group = placement.group
         with all_or_nothing(self), ExitStack() as stack:
-            with together():
+            with group.together():
                 source = as_source(X, y, sample_weight)
                 rows = self._prepare(X, y, sample_weight) if source is None else ()
-                if checkpoint is not None and is_first():
+                if checkpoint is not None and group.is_first:
                     check_writable(Path(checkpoint))
             seen = checkpoint
-            if current() is not None:
+            if group.count > 1:
                 marks = rows if source is None else (source.mark().encode(),)
-                check_same("rows or other settings", self._fingerprint(*marks))
-                seen = stack.enter_context(file_of_first(checkpoint))
+                digest = self._fingerprint(*marks)
+                group.check_same("rows or other settings", digest)
+                seen = stack.enter_context(group.file_of_first(checkpoint))
             if source is None:
-                jobs = self._jobs(*rows, checkpoint=seen)
+                jobs = self._jobs(*rows, checkpoint=seen, placement=placement)
             else:
-                jobs = [self._streamed_job(source, seen)]
+                jobs = [self._streamed_job(source, seen, placement)]
             after_chunk, at_end = watcher(self, jobs, X, y)
-            runs = self._train(jobs, checkpoint, callback, after_chunk)
+            runs = self._train(jobs, checkpoint, callback, after_chunk, group)
             self._finish(jobs, runs, callback)
             at_end()
         return self
@@ -291,6 +294,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         y: np.ndarray,
         weight: np.ndarray,
         checkpoint: str | Path | None = None,
+        placement: AbstractPlacement = ONE_DEVICE,
     ) -> list[Job]:
         """The training that checked rows and the settings ask for, fit by fit."""
         count = self._checked_restarts().count
@@ -301,13 +305,17 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         if not self._goes_on:
             self._standardise(x, y, weight)
         x, y = self._x_standard(x), self._targets(y)
-        self._draw_seed(checkpoint, count, lambda: (x, y, weight))
-        data = self._rows(x, y, weight, config.batch_size)
+        group = placement.group
+        self._draw_seed(checkpoint, count, lambda: (x, y, weight), group)
+        data = self._rows(x, y, weight, config.batch_size, placement)
         self._keep_check_rows(x, y, weight)
         return self._jobs_on(data, config, x.shape[1], weight.sum(), count, checkpoint)
 
     def _streamed_job(
-        self, source: RowSource, checkpoint: str | Path | None = None
+        self,
+        source: RowSource,
+        checkpoint: str | Path | None = None,
+        placement: AbstractPlacement = ONE_DEVICE,
     ) -> Job:
         """The training that a source of rows and the settings ask for."""
         if self._checked_refine() is not None:
@@ -321,13 +329,14 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
                 "or give arrays of as many rows as fit there."
             )
         self._checked_widths()
-        with together():
+        group = placement.group
+        with group.together():
             found = source.statistics()
         total = self._learn(source, found)
-        rows = InUnits(source, self._in_units)
+        rows = ConvertedRows(source, self._in_units)
         config = self._config(rows.rows)
-        self._draw_seed(checkpoint, 1, lambda: (source.mark().encode(),))
-        data = self._stream(rows, config.batch_size)
+        self._draw_seed(checkpoint, 1, lambda: (source.mark().encode(),), group)
+        data = self._stream(rows, config.batch_size, placement)
         config = self._config(rows.rows, steps=self._steps(rows.rows, data.batches))
         sample = self._in_units(*found.sample, np.ones(len(found.sample[0])))
         self._keep_check_rows(*sample)
@@ -348,7 +357,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             self.feature_names_in_ = np.asarray(source.names, object)
         if not self._goes_on:
             found_x = found.x.standardiser()
-            self._x_standard = found_x if self.standardise else as_it_is(d_in)
+            self._x_standard = found_x if self.standardise else identity_units(d_in)
         return found.x.weight
 
     @abc.abstractmethod
@@ -358,12 +367,15 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         """Rows of a source in the units of the network."""
 
     def _draw_seed(
-        self, checkpoint: str | Path | None, count: int, rows: Callable[[], tuple]
+        self,
+        checkpoint: str | Path | None,
+        count: int,
+        rows: Callable[[], tuple],
+        group: AbstractGroup,
     ) -> None:
         """The seed of fits: that of their checkpoints, where there are some already."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        if current() is not None:
-            seed = int(from_first(np.asarray(seed, np.int32)))
+        seed = int(group.from_first(np.asarray(seed, np.int32)))
         if checkpoint is not None:
             self._mark = self._fingerprint(*rows())
             files = [numbered(checkpoint, number) for number in range(count)]
@@ -373,7 +385,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _jobs_on(
         self,
-        data: Rows,
+        data: TrainingRows,
         config: TrainConfig,
         d_in: int,
         total: float,
@@ -405,23 +417,30 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         return jobs
 
     def _rows(
-        self, x: np.ndarray, y: np.ndarray, weight: np.ndarray, batch_size: int
-    ) -> Rows:
+        self,
+        x: np.ndarray,
+        y: np.ndarray,
+        weight: np.ndarray,
+        batch_size: int,
+        placement: AbstractPlacement,
+    ) -> TrainingRows:
         """The rows where they are trained on: on one device, or over all of a run."""
-        if current() is None:
+        if isinstance(placement, OneDevice):
             return Data.create(x, y, weight, batch_size=batch_size)
         if self.refine is not None or self._checked_restarts().count > 1:
             raise ValueError(
-                "`refine` and `n_restarts` work on one device and cannot be used after "
-                "`farrier.distributed`. Leave them out."
+                "`refine` and `n_restarts` work on one device and cannot be used with "
+                "a `placement` from `farrier.distributed`. Leave them out."
             )
         even = -(-batch_size // LANES) * LANES
-        return self._stream(Held(x, y, weight), even)
+        return self._stream(ArrayRows(x, y, weight), even, placement)
 
-    def _stream(self, source: Source, batch_size: int) -> Stream:
+    def _stream(
+        self, source: RowSource, batch_size: int, placement: AbstractPlacement
+    ) -> Stream:
         """The rows of a source, where they are trained on."""
         key = jr.fold_in(self._key("train"), 2**32 - 1)
-        return Stream(source, batch_size=batch_size, key=key, placement=current())
+        return Stream(source, batch_size=batch_size, key=key, placement=placement)
 
     def _train(
         self,
@@ -429,10 +448,11 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         checkpoint: str | Path | None,
         callback: Callback | None,
         watch: Callable[[Run], None],
+        group: AbstractGroup,
     ) -> list[Run]:
         """The training loop with its progress and its checkpoints."""
         watchers: list[Callable[[int, Run], None]] = [lambda number, run: watch(run)]
-        if checkpoint is not None and is_first():
+        if checkpoint is not None and group.is_first:
             watchers.append(
                 lambda number, run: write_checkpoint(
                     numbered(checkpoint, number), run, mark=self._mark, seed=self._seed
@@ -444,13 +464,13 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             steps = sum(budgets) * (1 if self.refine is None else 2)
             watchers.append(lambda n, run: callback(done(n, run) / steps, run.history))
         with ExitStack() as stack:
-            if self.verbose and is_first():
+            if self.verbose and group.is_first:
                 show = stack.enter_context(progress(_title(jobs), sum(budgets)))
                 rows, shown = int(jobs[0].data.rows), steps_counter(budgets)
                 watchers.append(lambda n, run: show(shown(n, run), _note(run, rows)))
 
             def after_chunk(number: int, run: Run) -> None:
-                with together():
+                with group.together():
                     for watch in watchers:
                         watch(number, run)
 
@@ -497,7 +517,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         nodes = each_of(find, kinds_of(networks), compiles=True)
         return [*zip(networks, nodes, strict=True)]
 
-    def _mix(self, data: Rows, runs: list[Run]) -> None:
+    def _mix(self, data: TrainingRows, runs: list[Run]) -> None:
         """Put a mixture of all fits in the place of the best one (W1)."""
         assert isinstance(data, Data)
         fits = self._fits_of(runs)
@@ -528,7 +548,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _sample(
         self,
-        data: Rows,
+        data: TrainingRows,
         method: AbstractRefinement,
         fits: list[Start],
         callback: Callback | None,
@@ -925,7 +945,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         if self.standardise:
             self._x_standard = Standardiser.create(x, weight)
         else:
-            self._x_standard = as_it_is(x.shape[1])
+            self._x_standard = identity_units(x.shape[1])
 
     def _checked_rows(self, X: Unchecked) -> np.ndarray:
         """Rows to predict for, in standard units."""
@@ -1096,31 +1116,6 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
 
         # Nothing but shapes: no array is made that the file does not have.
         return persist.fill(eqx.filter_eval_shape(skeleton), prefix, arrays)
-
-
-@dataclass(frozen=True)
-class InUnits:
-    """The rows of a source in the units of the network; a `Source` to stream from."""
-
-    source: RowSource
-    convert: Callable[..., Part]
-
-    @property
-    def rows(self) -> int:
-        """How many there are."""
-        return self.source.rows
-
-    @property
-    def pieces(self) -> Sequence[int]:
-        """Those of the source."""
-        return self.source.pieces
-
-    def read(self, first: int, last: int) -> Part:
-        """The rows from `first` to before `last`, in the precision of the device."""
-        x, y, weight = self.convert(*self.source.read(first, last))
-        dtype = np.dtype(jnp.result_type(float))
-        y = y.astype(dtype if y.dtype.kind == "f" else np.int32)
-        return x.astype(dtype), y, weight.astype(dtype)
 
 
 def no_key() -> jax.Array:

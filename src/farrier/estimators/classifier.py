@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..infer import predict
 from ..model.likelihoods import Categorical, CategoricalLikelihood
+from ..scale.placement import ONE_DEVICE, AbstractPlacement
 from ..scale.rows import RowSource, Statistics
 from .base import Callback, by_pieces
 from .checks import Unchecked, all_or_nothing, checked_weight, numbers_only
@@ -99,9 +100,10 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
         *,
         checkpoint: str | Path | None = None,
         callback: Callback | None = None,
+        placement: AbstractPlacement = ONE_DEVICE,
     ) -> Self:
         """Fit the network; see `HorseshoeRegressor.fit`."""
-        return self._fit(X, y, sample_weight, checkpoint, callback)
+        return self._fit(X, y, sample_weight, checkpoint, callback, placement)
 
     def _prepare(
         self, X: Unchecked, y: Unchecked, sample_weight: Unchecked

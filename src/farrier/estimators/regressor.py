@@ -16,6 +16,7 @@ from ..infer import predict
 from ..infer.sample.chains import allotted
 from ..model.drawn import DrawnNetwork
 from ..model.likelihoods import NOISES, AbstractNoise, AbstractNormalLikelihood
+from ..scale.placement import ONE_DEVICE, AbstractPlacement
 from ..scale.rows import RowSource, Statistics
 from ..units import Standardiser
 from .base import Callback, by_pieces
@@ -159,6 +160,7 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         *,
         checkpoint: str | Path | None = None,
         callback: Callback | None = None,
+        placement: AbstractPlacement = ONE_DEVICE,
     ) -> Self:
         """Fit the network; `widths_` then says how many nodes each layer kept.
 
@@ -179,8 +181,10 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         callback
             Called between chunks of steps with the share of the budget that is used
             and the history so far. An exception that it raises ends the fit.
+        placement
+            The devices that train, from `farrier.distributed`; by default one device.
         """
-        return self._fit(X, y, sample_weight, checkpoint, callback)
+        return self._fit(X, y, sample_weight, checkpoint, callback, placement)
 
     def _prepare(
         self, X: Unchecked, y: Unchecked, sample_weight: Unchecked
