@@ -101,7 +101,7 @@ def test_what_one_process_meets_stops_all(runs):
     assert second["folder"].startswith("ValueError: Process 0: ")
     assert "x.checkpoint' could not be written: No such file" in second["folder"]
     assert first["rows"].startswith("ValueError: Process 1: This process has other")
-    assert "only be called once" in first["twice"]
+    assert "RuntimeError: The processes of this run are connected" in first["twice"]
     assert first["twice"] == second["twice"]
     assert "Process 1: Input X contains NaN" in first["bad values"]
 

@@ -168,6 +168,11 @@ class ProcessGroup(AbstractGroup):
         cls, coordinator: str | None, processes: int | None, rank: int | None
     ) -> Self:
         """Connect this process; the launcher supplies what is None."""
+        if jax.distributed.is_initialized():
+            raise RuntimeError(
+                "The processes of this run are connected already. Call "
+                "`farrier.distributed` once, and use the placement that it returned."
+            )
         schedule_as_batch()
         try:
             jax.distributed.initialize(
