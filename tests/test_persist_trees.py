@@ -77,7 +77,7 @@ keys = st.builds(
     st.integers(0, 2**31 - 1),
     st.sampled_from(["threefry2x32", "rbg"]),
 )
-scalars = st.sampled_from([np.float32(0.1), np.int64(3), np.bool_(True), np.float64(2)])
+scalars = st.sampled_from([np.float32(0.1), np.int64(3), np.bool_(1), np.float64(2)])
 leaves = st.one_of(
     st.none(),
     st.booleans(),
@@ -218,7 +218,11 @@ def test_a_damaged_structure_is_a_value_error_or_another_tree(tree, data):
     try:
         found = persist.decode(damaged, arrays, CLASSES)
     except ValueError as error:
-        assert "\n" not in str(error)
+        message = str(error)
+    else:
+        message = ""
+    assert "\n" not in message
+    if message:
         return
     again, kept = persist.encode(found, CLASSES)
     assert kept.keys() == arrays.keys()

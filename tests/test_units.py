@@ -209,4 +209,6 @@ def test_row_hashes_are_uniform_and_each_seed_has_its_own():
     rows = np.arange(20_000)
     assert stats.kstest(row_hashes(rows, 0), "uniform").pvalue > 1e-3
     assert abs(np.corrcoef(row_hashes(rows, 0), row_hashes(rows, 1))[0, 1]) < 0.03
-    np.testing.assert_array_equal(row_hashes(rows[50:60], 3), row_hashes(rows, 3)[50:60])
+    np.testing.assert_array_equal(
+        row_hashes(rows[50:60], 3), row_hashes(rows, 3)[50:60]
+    )

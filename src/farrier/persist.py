@@ -338,7 +338,7 @@ def _decode_array(
     is_key = kind == "key"
     known = kind in ("array", "numpy", "scalar", "key")
     if not known or is_key != isinstance(implementation, str):
-        raise ValueError(f"`{name}` is described by {[*what, kind]}, which is no array.")
+        raise ValueError(f"`{name}` is described by {[*what, kind]}: no array.")
     if not isinstance(stored, str) or stored not in rest:
         raise ValueError(f"`{name}` needs the array {stored!r:.60}: none is left.")
     array = rest.pop(stored)

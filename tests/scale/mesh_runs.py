@@ -62,7 +62,8 @@ def write(file: Path, run: Run) -> None:
 
 def devices(folder: Path) -> None:
     """One process: one device, and eight of which two share each part of the rows."""
-    for name, where in {"one": ONE_DEVICE, "eight": Meshed.over(jax.devices(), 2)}.items():
+    eight = Meshed.over(jax.devices(), 2)
+    for name, where in {"one": ONE_DEVICE, "eight": eight}.items():
         write(folder / f"{name}.npz", train(job(where, table())))
     (folder / "program.txt").write_text(program(Meshed.over(jax.devices())))
 
@@ -116,6 +117,7 @@ def processes(folder: Path, rank: int, port: int) -> None:
     write(folder / f"process_{rank}.npz", train(job(where, table())))
 
     source = table()
+    assert source.y is not None
     x, y = source.x[:64], source.y[:64, 0]
 
     def fit(shift: float = 0.0, **settings) -> None:

@@ -1,4 +1,4 @@
-"""Commands that run in several processes: start, supervision, and a message at the end."""
+"""Commands that run in several processes: their options, start and supervision."""
 
 import inspect
 import os

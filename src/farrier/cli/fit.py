@@ -172,9 +172,7 @@ def fit(
     for line in _table_lines(columns, about, table.tested):
         say(line)
     with notes(quiet=not first) as said:
-        model = _fitted(
-            table, estimator, checkpoint, about, placement, quiet=not first
-        )
+        model = _fitted(table, estimator, checkpoint, about, placement, quiet=not first)
         interrupted = model.estimator.history_.status == "interrupted"
         if interrupted and not len(model.estimator.history_.step):
             raise KeyboardInterrupt

@@ -7,7 +7,6 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial, wraps
 from importlib.metadata import version
 from numbers import Integral

@@ -80,7 +80,7 @@ class AbstractPlacement(abc.ABC):
 
     @abc.abstractmethod
     def put_batches(self, values: np.ndarray, rows: int) -> Array:
-        """This process's rows of a few batches of `rows` rows, put on the devices."""
+        """Put the local rows of a few batches, of `rows` rows each, on the devices."""
 
     @abc.abstractmethod
     def put_on_devices(self, tree: Tree) -> Tree:
@@ -97,7 +97,7 @@ class OneDevice(AbstractPlacement):
 
     @property
     def group(self) -> AbstractGroup:
-        """This process alone."""
+        """A group of one process."""
         return ALONE
 
     @property
@@ -185,7 +185,7 @@ class Meshed(AbstractPlacement):
         return slice(min(starts), max(starts) + rows // parts)
 
     def put_batches(self, values: np.ndarray, rows: int) -> Array:
-        """This process's rows of a few batches of `rows` rows, put on the devices."""
+        """Put the local rows of a few batches, of `rows` rows each, on the devices."""
         shape = (len(values), rows, *values.shape[2:])
         sharding = self._sharding(None, "rows")
         return jax.make_array_from_process_local_data(sharding, values, shape)

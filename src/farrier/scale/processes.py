@@ -111,7 +111,7 @@ class AbstractGroup(abc.ABC):
 
 
 class SingleProcess(AbstractGroup):
-    """This process and no other."""
+    """A group of one process."""
 
     @property
     def count(self) -> int:

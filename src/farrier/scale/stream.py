@@ -71,9 +71,9 @@ class Lane:
                 x, y, weight = (values[low:high] for values in rows)
                 parts.append((x, y, weight))
             begin = end
-        if len(parts) < 2:
-            return parts[0] if parts else _joined([self.source.read(self.first, self.first)])
-        return _joined(parts)
+        if not parts:
+            parts = [self.source.read(self.first, self.first)]
+        return parts[0] if len(parts) == 1 else _joined(parts)
 
     def _buffers(self, epoch: int) -> list[Pieces]:
         """The pieces of this lane in the order of a pass, a few together."""
