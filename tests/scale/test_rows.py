@@ -19,7 +19,7 @@ from farrier import (
 from farrier.scale import parquet as parquet_files
 from farrier.scale import rows as sources
 from farrier.scale.rows import Lottery
-from farrier.scale.stream import Held, Stream
+from farrier.scale.stream import Stream
 from farrier.tables import TableError, read_table
 
 ROWS, PIECE = 3_000, 256
@@ -101,15 +101,13 @@ def test_all_sources_teach_the_same(kind, tmp_path, held):
 
 
 @pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
-def test_rows_are_those_of_a_held_source(held):
+def test_rows_are_those_of_an_array_source(held):
     """And the units those of all rows at once."""
     x, y = table()
     assert held._x_standard.mean == pytest.approx(x.mean(axis=0), rel=1e-12)
     assert held._x_standard.scale == pytest.approx(x.std(axis=0), rel=1e-12)
     job = quick()._streamed_job(ArrayRows(x, y))
-    units = Held(
-        held._x_standard(x), held._y_standard(y[:, None]), np.ones(ROWS), PIECE
-    )
+    units = ArrayRows(held._x_standard(x), held._y_standard(y[:, None]))
     lanes = job.data._lanes[0].seed[:2]
     other = Stream(units, batch_size=128, key=job.key)
     for lane in other._lanes:

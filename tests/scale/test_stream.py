@@ -13,19 +13,26 @@ import pytest
 from farrier.core.priors import Horseshoe
 from farrier.model.likelihoods import GaussianNoise
 from farrier.model.network import Network
+from farrier.scale import rows as sources
 from farrier.scale import stream
 from farrier.scale.placement import OneDevice
-from farrier.scale.stream import LANES, Held, Stream, read_ahead
+from farrier.scale.rows import ArrayRows
+from farrier.scale.stream import LANES, Stream, read_ahead
 from farrier.train.config import TrainConfig
 from farrier.train.loop import Job, Run, train
 
 ROWS = 1_003
 
 
-def table(rows: int = ROWS) -> Held:
-    """Rows that can be told apart, in small pieces."""
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    monkeypatch.setattr(sources, "PIECE", 37)
+
+
+def table(rows: int = ROWS) -> ArrayRows:
+    """Rows that differ from each other."""
     x = np.arange(2.0 * rows).reshape(rows, 2)
-    return Held(x, x[:, :1] + 0.5, np.ones(rows), piece=37)
+    return ArrayRows(x, x[:, :1] + 0.5)
 
 
 @pytest.mark.parametrize("batch_size", [8, 64, 100])
@@ -66,7 +73,7 @@ class Part(OneDevice):
     def __init__(self, number: int, of: int) -> None:
         self.number, self.of = number, of
 
-    def share(self, rows: int) -> slice:
+    def local_rows(self, rows: int) -> slice:
         each = rows // self.of
         return slice(self.number * each, (self.number + 1) * each)
 
@@ -88,7 +95,7 @@ def test_rows_of_a_batch_come_from_all_over_the_table():
     assert len(tenths) >= 8
 
 
-def small_job(rows: Held, **settings) -> Job:
+def small_job(rows: ArrayRows, **settings) -> Job:
     network = Network.create(
         2, (3,), GaussianNoise().build(1, rows=rows.rows), Horseshoe(), key=jr.key(0)
     )
@@ -97,10 +104,10 @@ def small_job(rows: Held, **settings) -> Job:
     return Job(Run.create(network, config), data, config, jr.key(2))
 
 
-def standard() -> Held:
+def standard() -> ArrayRows:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(ROWS, 2))
-    return Held(x, np.sin(x[:, :1]), np.ones(ROWS))
+    return ArrayRows(x, np.sin(x[:, :1]))
 
 
 def test_small_blocks_teach_the_same(monkeypatch):
@@ -123,13 +130,13 @@ def test_a_run_goes_on_in_the_middle_of_a_pass():
 
 
 def test_the_bound_of_a_pass_is_that_of_all_rows():
-    held = standard()
-    rows = Stream(held, batch_size=64, key=jr.key(0))
-    network = small_job(held).run.state.network
-    spread = jnp.asarray(held.x), jnp.asarray(held.y), jnp.asarray(held.weight)
+    source = standard()
+    rows = Stream(source, batch_size=64, key=jr.key(0))
+    network = small_job(source).run.state.network
+    every = jnp.asarray(source.x), jnp.asarray(source.y), jnp.ones(ROWS)
     keys = jr.split(jr.key(5), 200)
     bound = eqx.filter_jit(lambda *rows, key: network.bound(*rows, key=key))
-    whole = np.mean([bound(*spread, key=k).log_likelihood for k in keys[:20]])
+    whole = np.mean([bound(*every, key=k).log_likelihood for k in keys[:20]])
     found = [
         bound(*map(jnp.asarray, rows.batch(i)), key=k).log_likelihood
         for i, k in zip(range(4 * rows.batches), keys, strict=False)

@@ -20,7 +20,7 @@ FILES = Path(__file__).parents[1] / "files"
 @pytest.fixture(scope="module")
 def model():
     """Regression on a column of each kind, some with missing values."""
-    return load(FILES / "table-2.safetensors")
+    return load(FILES / "table.safetensors")
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def classes():
     columns = Columns(
         tuple(Column(name, "number") for name in "abc"), "y", "classification"
     )
-    return TableModel(columns, load(FILES / "classifier-2.safetensors"))
+    return TableModel(columns, load(FILES / "classifier.safetensors"))
 
 
 def labelled(model):
@@ -106,7 +106,7 @@ def test_a_model_comes_back_to_the_bit(which, request, tmp_path):
 
 
 def test_an_estimator_of_named_columns_is_a_model_of_a_table(classes):
-    estimator = load(FILES / "classifier-2.safetensors")
+    estimator = load(FILES / "classifier.safetensors")
     with pytest.raises(TableError, match="fitted in Python to an array"):
         TableModel.around(estimator)
     estimator.feature_names_in_ = np.array([*"abc"], object)

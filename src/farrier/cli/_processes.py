@@ -1,5 +1,6 @@
-"""A command as one of several processes: started, watched, and ended with a word."""
+"""Commands that run in several processes: their options, start and supervision."""
 
+import inspect
 import os
 import signal
 import sys
@@ -14,8 +15,8 @@ Distributed = Annotated[
     bool,
     typer.Option(
         "--distributed",
-        help="Share the work with the other processes of a launcher: SLURM, Open MPI, "
-        "Kubernetes; or with those that the next three options name.",
+        help="Divide the work between the processes of a launcher (SLURM, Open MPI, "
+        "Kubernetes), or those that the next three options describe.",
     ),
 ]
 Coordinator = Annotated[
@@ -23,51 +24,47 @@ Coordinator = Annotated[
     typer.Option("--coordinator", help="HOST:PORT of the process of rank 0."),
 ]
 Processes = Annotated[
-    int | None, typer.Option("--processes", help="How many there are.")
+    int | None, typer.Option("--processes", help="Number of processes.")
 ]
 Rank = Annotated[
-    int | None, typer.Option("--rank", help="Which of them this is, from 0.")
+    int | None, typer.Option("--rank", help="Number of this process, from 0.")
 ]
 
 
 def joined(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, which works with others of its kind where it is asked to."""
+    """The command with its parameter `placement` filled in from its options.
+
+    `placement` is None in a run of one process without --distributed; it is no option.
+    """
 
     @wraps(command)
     def run(**options: Any) -> None:
-        place = [options[name] for name in ("coordinator", "processes", "rank")]
+        address = [options[name] for name in ("coordinator", "processes", "rank")]
         if not options["distributed"]:
-            if any(value is not None for value in place):
+            if any(value is not None for value in address):
                 raise ValueError(
                     "--coordinator, --processes and --rank go with --distributed."
                 )
-            return command(**options)
+            return command(**options, placement=None)
         if options["processes"] != 1 and hasattr(os, "fork"):
             _watch()
         from ..scale.placement import distributed
-        from ..scale.processes import together
 
-        distributed(*place)
-        with together():
-            return command(**options)
+        placement = distributed(*address)
+        with placement.group.together():
+            return command(**options, placement=placement)
 
+    signature = inspect.signature(command)
+    shown = [p for p in signature.parameters.values() if p.name != "placement"]
+    run.__dict__["__signature__"] = signature.replace(parameters=shown)
     return run
 
 
-def is_first(*, distributed: bool) -> bool:
-    """Whether this process is the one that writes and prints."""
-    if not distributed:
-        return True
-    from ..scale.processes import is_first
-
-    return is_first()
-
-
 def _watch() -> None:
-    """Go on in a child; the parent waits for it, and has a word for how it ended.
+    """Continue in a child process; the parent waits for it and reports how it ended.
 
-    JAX ends a process at once where another one of the run is gone: no program can
-    catch that from within.
+    JAX ends a process at once when another process of the run is gone, and a program
+    cannot catch that itself.
     """
     alive, kept = os.pipe()
     child = os.fork()
@@ -77,28 +74,28 @@ def _watch() -> None:
         _own_output()
         return
     os.close(alive)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child has it too
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child receives it too
     signal.signal(signal.SIGTERM, lambda number, frame: os.kill(child, number))
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code == -signal.SIGTERM:
         raise typer.Exit(128 + signal.SIGTERM)
     if code < 0:
         raise ConnectionError(
-            f"This process was ended by {signal.Signals(-code).name}: another one of "
-            "the run has gone, or was not there in time. Start all of them again, with "
-            "--resume to go on from the last checkpoint."
+            f"This process was ended by {signal.Signals(-code).name}: another process "
+            "of the run has ended, or did not start in time. Start all of them again, "
+            "with --resume to continue from the last checkpoint."
         )
     raise typer.Exit(code)
 
 
 def _end_with(alive: int) -> None:
-    """End when the parent does, however it does."""
+    """End this process when the parent ends, for whatever reason."""
     os.read(alive, 1)
     os._exit(1)
 
 
 def _own_output() -> None:
-    """Standard output is for the command: libraries greet each other on it."""
+    """Keep what libraries print out of the standard output of the command."""
     own = os.dup(1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ._processes import Coordinator, Distributed, Processes, Rank, is_first, joined
+from ._processes import Coordinator, Distributed, Processes, Rank, joined
 from ._shared import Force, Json, check_output, notes, sampling_of, scores_line, show
 
 if TYPE_CHECKING:
@@ -134,14 +134,15 @@ def fit(
     coordinator: Coordinator = None,
     processes: Processes = None,
     rank: Rank = None,
+    placement: Any = None,
 ) -> None:
     """Fit a network to a table; it chooses its own width.
 
     Ctrl-C keeps what was learned; the same command with --resume then goes on.
     """
-    del coordinator, processes, rank  # `joined` has used them
+    del distributed, coordinator, processes, rank  # `joined` has used them
     checkpoint = output.parent / f"{output.name}.checkpoint"
-    first = is_first(distributed=distributed)
+    first = placement is None or placement.group.is_first
     if first:
         _check_files(output, checkpoint, resume=resume, force=force)
     silent = as_json or not first
@@ -171,7 +172,7 @@ def fit(
     for line in _table_lines(columns, about, table.tested):
         say(line)
     with notes(quiet=not first) as said:
-        model = _fitted(table, estimator, checkpoint, about, quiet=not first)
+        model = _fitted(table, estimator, checkpoint, about, placement, quiet=not first)
         interrupted = model.estimator.history_.status == "interrupted"
         if interrupted and not len(model.estimator.history_.step):
             raise KeyboardInterrupt
@@ -388,10 +389,17 @@ def _widths(text: str) -> tuple[int, ...]:
 
 
 def _fitted(
-    table: _Table, estimator: Any, checkpoint: Path, about: dict, *, quiet: bool
+    table: _Table,
+    estimator: Any,
+    checkpoint: Path,
+    about: dict,
+    placement: Any,
+    *,
+    quiet: bool,
 ) -> "TableModel":
     from ..console import progress
     from ..estimators import TableModel
+    from ..scale.placement import ONE_DEVICE
 
     with nullcontext(lambda *_: None) if quiet else progress("fit", 100) as report:
 
@@ -402,7 +410,12 @@ def _fitted(
                 note += f", {left} nodes have left"
             report(round(100 * share), note)
 
-        estimator.fit(*table.train, checkpoint=checkpoint, callback=tell)
+        estimator.fit(
+            *table.train,
+            checkpoint=checkpoint,
+            callback=tell,
+            placement=placement or ONE_DEVICE,
+        )
     return TableModel(table.columns, estimator, about)
 
 

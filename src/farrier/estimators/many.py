@@ -10,7 +10,8 @@ import numpy as np
 from sklearn.base import clone
 
 from ..console import progress
-from ..scale.processes import alone, bytes_of, count, is_first, rank, together
+from ..scale.placement import ONE_DEVICE, AbstractPlacement
+from ..scale.processes import AbstractGroup
 from ..train.history import Status
 from ..train.loop import Job, Run
 from ..train.parallel import train_many
@@ -28,11 +29,13 @@ def fit_many(
     rows: Sequence[np.ndarray] | None = None,
     after_fit: Callable[[int, Any], None] = lambda index, model: None,
     verbose: int = 0,
+    placement: AbstractPlacement = ONE_DEVICE,
 ) -> list[Any]:
     """Fit many estimators at once: on all cores, and small ones in one program.
 
-    Each ends as its own `fit` would; small ones up to the rounding of sums. After
-    `farrier.distributed` each process does a share of them, and all get all.
+    Each ends as its own `fit` would; small ones up to the rounding of sums. With a
+    `placement` from `farrier.distributed` each process fits a share of the models, and
+    all processes receive all models.
 
     Parameters
     ----------
@@ -48,6 +51,8 @@ def fit_many(
         which they end.
     verbose
         1 shows progress.
+    placement
+        The devices that train, from `farrier.distributed`; by default one device.
 
     Examples
     --------
@@ -59,9 +64,11 @@ def fit_many(
     >>> models = fit_many(HorseshoeRegressor((20,), random_state=0), X, y, rows=halves)
     """
     models = _checked_models(models, rows)
-    if count() > 1:
+    group = placement.group
+    if group.count > 1:
         parts = (X, y, sample_weight, rows)
-        return _fit_shares(models, parts, after_fit, verbose if is_first() else 0)
+        verbose = verbose if group.is_first else 0
+        return _fit_shares(models, parts, after_fit, verbose, group)
     before = [vars(model).copy() for model in models]
     ended: set[int] = set()
     try:
@@ -71,7 +78,8 @@ def fit_many(
             if rows is not None:
                 part = tuple(_take(values, rows[index]) for values in part)
             try:
-                jobs.append(model._jobs(*model._prepare(*part)))
+                prepared = model._prepare(*part)
+                jobs.append(model._jobs(*prepared, placement=placement))
             except ValueError as error:
                 error.add_note(f"This is about model {index} of `fit_many`.")
                 raise
@@ -105,12 +113,13 @@ def _fit_shares(
     parts: tuple[Unchecked, Unchecked, Unchecked, Sequence[np.ndarray] | None],
     after_fit: Callable[[int, Any], None],
     verbose: int,
+    group: AbstractGroup,
 ) -> list[Any]:
     """`fit_many` by all processes: each fits every n-th model and sends it to all."""
     *table, rows = parts
-    senders = [index % count() for index in range(len(models))]
-    mine = [index for index, sender in enumerate(senders) if sender == rank()]
-    with together(), alone():
+    senders = [index % group.count for index in range(len(models))]
+    mine = [index for index, sender in enumerate(senders) if sender == group.rank]
+    with group.together(), group.separately():
         fit_many(
             [models[index] for index in mine],
             *table,
@@ -120,7 +129,7 @@ def _fit_shares(
         )
     for index, (model, sender) in enumerate(zip(models, senders, strict=True)):
         own = index in mine
-        data = bytes_of(sender, _file(model) if own else b"")
+        data = group.bytes_of(sender, _file(model) if own else b"")
         if not own:
             _fill(model, data)
             after_fit(index, model)

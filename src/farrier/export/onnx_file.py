@@ -1,13 +1,12 @@
 """A fitted model as a whole ONNX model: inputs, network, outputs."""
 
 import json
-import os
-import uuid
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..atomic import replacing
 from ..infer.freeze import Draws, Moments
 from . import network
 from .graph import DOUBLE, FLOAT, LABELS, Graph, ModelProto
@@ -46,19 +45,9 @@ def to_onnx(
         raise ValueError(f"`quantiles` must lie between 0 and 1, got {quantiles!r}.")
     found = onnx_model(to_numpy(model, method=method), levels)
     if path is not None:
-        _write(Path(path), found.SerializeToString())
+        with replacing(path) as file:
+            file.write(found.SerializeToString())
     return found
-
-
-def _write(path: Path, data: bytes) -> None:
-    """In one piece: a file under its own name is always whole."""
-    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-    try:
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def onnx_model(predictor: Predictor, levels: tuple[float, ...]) -> ModelProto:

@@ -70,7 +70,7 @@ def staying(job: Job, run: Run) -> tuple[tuple[np.ndarray, ...], list[Array]]:
     Their number is rounded up.
     """
     key = fold_in(fold_in(job.key, 2**32 - 2), run.state.step)
-    means, shares = _look(run.state.network, job.data.some(ROWS), key=key)
+    means, shares = _look(run.state.network, job.data.sample_inputs(ROWS), key=key)
     return _kept([np.asarray(share) for share in shares]), means
 
 

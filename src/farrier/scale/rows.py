@@ -1,7 +1,7 @@
-"""Rows that need not fit into memory: what `fit` takes in the place of arrays.
+"""Sources of rows that need not fit into memory; `fit` takes one instead of arrays.
 
-Every source says how many rows it has and reads any range of them, in the units of the
-user. What a fit needs to know of all rows is found in one pass: `statistics`.
+Every source knows its number of rows and reads any range of them, in the units of the
+user. One pass over all rows computes what a fit has to know of them: `statistics`.
 """
 
 import abc
@@ -16,13 +16,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
+import jax.numpy as jnp
 import numpy as np
 
 from ..tables.columns import ERROR
 from ..tables.files import Frame, TableError, imported
 from ..tables.learn import Learned, Seen, learn
 from ..tables.table import MOST_CLASSES, Columns, column_of
-from ..units import Moments, Sample, lots
+from ..units import Moments, Sample, row_hashes
 from .parquet import LARGE, Parquet
 
 PIECE = 2**14  # rows of an array that are read together
@@ -54,21 +55,21 @@ class Statistics:
 
 
 class RowSource(abc.ABC):
-    """Rows that are read piece by piece."""
+    """Rows that are read piece by piece: of a file, of arrays, of batches."""
 
     @property
     @abc.abstractmethod
     def rows(self) -> int:
-        """How many there are."""
+        """Number of rows."""
 
     @property
     @abc.abstractmethod
     def pieces(self) -> Sequence[int]:
-        """Numbers of the first rows of the pieces that are best read whole."""
+        """Numbers of the first rows of the pieces that are read fastest as a whole."""
 
     @property
     def names(self) -> list[str] | None:
-        """Names of the inputs, where they have some."""
+        """Names of the inputs, or None."""
         return None
 
     @abc.abstractmethod
@@ -77,14 +78,14 @@ class RowSource(abc.ABC):
 
     @abc.abstractmethod
     def mark(self) -> str:
-        """A text that other rows would not have, found without reading all of them."""
+        """A string that identifies the rows, computed without reading all of them."""
 
     def where(self, row: int) -> str:
-        """A row in words."""
+        """The position of a row, for error messages."""
         return f"row {row + 1}"
 
     def statistics(self) -> Statistics:
-        """What a fit needs to know, from one pass over all rows."""
+        """What a fit has to know of the rows, from one pass over all of them."""
         return gathered(self.parts(), self.where)
 
     def parts(self) -> Iterator[tuple[int, Raw]]:
@@ -93,7 +94,7 @@ class RowSource(abc.ABC):
             yield first, self.read(first, last)
 
     def inputs(self) -> Iterator[Any]:
-        """Inputs of all pieces in order; as frames, where they have names."""
+        """Inputs of all pieces in order; data frames if the inputs have names."""
         for _, (x, _, _) in self.parts():
             if self.names is not None:
                 x = imported()[0].DataFrame(x, columns=self.names)
@@ -195,12 +196,12 @@ class ArrayRows(RowSource):
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """Number of rows."""
         return len(self.x)
 
     @property
     def pieces(self) -> Sequence[int]:
-        """Equal ones."""
+        """Pieces of equal size."""
         return range(0, self.rows, PIECE)
 
     def read(self, first: int, last: int) -> Raw:
@@ -219,6 +220,51 @@ class ArrayRows(RowSource):
             if values is not None:
                 digest.update(repr(values[few].tolist()).encode())
         return digest.hexdigest()
+
+
+# -- rows in other units -----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ConvertedRows(RowSource):
+    """The rows of another source after a conversion, in the precision of JAX.
+
+    Parameters
+    ----------
+    source
+        Rows in the units of the user.
+    convert
+        Inputs, targets and weights in the units of the network, from those in the units
+        of the user.
+    """
+
+    source: RowSource
+    convert: Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.source.rows
+
+    @property
+    def pieces(self) -> Sequence[int]:
+        """The pieces of the source."""
+        return self.source.pieces
+
+    def read(self, first: int, last: int) -> Raw:
+        """The rows from `first` to before `last`."""
+        x, y, weight = self.convert(*self.source.read(first, last))
+        dtype = np.dtype(jnp.result_type(float))
+        y = y.astype(dtype if y.dtype.kind == "f" else np.int32)
+        return x.astype(dtype), y, weight.astype(dtype)
+
+    def mark(self) -> str:
+        """The mark of the source."""
+        return self.source.mark()
+
+    def where(self, row: int) -> str:
+        """The position of a row in the source."""
+        return self.source.where(row)
 
 
 # -- batches -----------------------------------------------------------------------
@@ -248,12 +294,12 @@ class BatchRows(RowSource):
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """Number of rows."""
         return self._spool.rows
 
     @property
     def pieces(self) -> Sequence[int]:
-        """Equal ones."""
+        """Pieces of equal size."""
         return range(0, self.rows, PIECE)
 
     def statistics(self) -> Statistics:
@@ -399,7 +445,7 @@ class Lottery:
 
     def keeps(self, rows: np.ndarray) -> np.ndarray:
         """Which of these row numbers are in it."""
-        return (lots(rows, self.seed) < self.share) == self.drawn
+        return (row_hashes(rows, self.seed) < self.share) == self.drawn
 
 
 class ParquetRows(RowSource):
@@ -491,7 +537,7 @@ class ParquetRows(RowSource):
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """Number of rows."""
         return self._ends[-1]
 
     @property

@@ -15,7 +15,7 @@ import queue
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TypeAlias, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -27,8 +27,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ..train.data import RECORDS_PER_CHUNK, pad_rows
 from ..train.schedule import Schedule
 from ..train.step import TrainState, compiled, step_on
-from .placement import OneDevice
-from .processes import peers
+from .placement import ONE_DEVICE, AbstractPlacement
+from .rows import Raw, RowSource
 
 LANES = 8
 BUFFER_ROWS = 2**16  # of each lane, shuffled together; at least a piece
@@ -37,53 +37,7 @@ PLACES = 16  # from which a few rows are taken
 AHEAD = 2  # blocks that are read while the device is at work
 
 Part: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]  # inputs, targets, weights
-
-
-Pieces: TypeAlias = list[tuple[int, int]]  # first rows, and those after the last
-
-
-@runtime_checkable
-class Source(Protocol):
-    """Rows that can be read piece by piece, in the units of the network."""
-
-    @property
-    def rows(self) -> int:
-        """How many there are."""
-        ...
-
-    @property
-    def pieces(self) -> Sequence[int]:
-        """Numbers of the first rows of the pieces that are best read whole."""
-        ...
-
-    def read(self, first: int, last: int) -> Part:
-        """The rows from `first` to before `last`."""
-        ...
-
-
-@dataclass(frozen=True)
-class Held:
-    """A source in memory, or mapped into it."""
-
-    x: np.ndarray
-    y: np.ndarray
-    weight: np.ndarray
-    piece: int = 2**14
-
-    @property
-    def rows(self) -> int:
-        """How many there are."""
-        return len(self.x)
-
-    @property
-    def pieces(self) -> Sequence[int]:
-        """Equal ones."""
-        return range(0, self.rows, self.piece)
-
-    def read(self, first: int, last: int) -> Part:
-        """The rows from `first` to before `last`."""
-        part = slice(first, last)
-        return self.x[part], self.y[part], self.weight[part]
+Pieces: TypeAlias = list[tuple[int, int]]  # first rows, and the rows after the last
 
 
 class Block(eqx.Module):
@@ -98,12 +52,12 @@ class Block(eqx.Module):
 class Lane:
     """Rows from `first` to before `last` of a source, in the order of each pass."""
 
-    source: Source
+    source: RowSource
     first: int
     last: int
     seed: tuple[int, ...]  # of its orders
     _plan: tuple[int, list[Pieces]] = (-1, [])  # of one pass
-    _held: tuple[Pieces, Part] | None = None
+    _buffer: tuple[Pieces, Part] | None = None
 
     def take(self, epoch: int, first: int, count: int) -> Part:
         """So many rows of a pass from its row `first` on; fewer at its end."""
@@ -117,10 +71,9 @@ class Lane:
                 x, y, weight = (values[low:high] for values in rows)
                 parts.append((x, y, weight))
             begin = end
-        if len(parts) < 2:
-            return parts[0] if parts else self.source.read(self.first, self.first)
-        x, y, weight = (np.concatenate(values) for values in zip(*parts, strict=True))
-        return x, y, weight
+        if not parts:
+            parts = [self.source.read(self.first, self.first)]
+        return parts[0] if len(parts) == 1 else _joined(parts)
 
     def _buffers(self, epoch: int) -> list[Pieces]:
         """The pieces of this lane in the order of a pass, a few together."""
@@ -135,17 +88,21 @@ class Lane:
         return self._plan[1]
 
     def _shuffled(self, buffer: Pieces, epoch: int, begin: int) -> Part:
-        """The rows of a buffer; the last one is kept."""
-        if self._held is None or self._held[0] is not buffer:
-            self._held = None  # before the next is read: memory holds one
-            read = [self.source.read(low, high) for low, high in buffer]
+        """The rows of a buffer; the last buffer is kept."""
+        if self._buffer is None or self._buffer[0] is not buffer:
+            self._buffer = None  # before the next is read: memory has room for one
+            rows = _joined([self.source.read(low, high) for low, high in buffer])
             seed = (*self.seed, epoch, begin + 1)
-            order = np.random.default_rng(seed).permutation(
-                sum(len(p[0]) for p in read)
-            )
-            x, y, weight = (np.concatenate(v)[order] for v in zip(*read, strict=True))
-            self._held = buffer, (x, y, weight)
-        return self._held[1]
+            order = np.random.default_rng(seed).permutation(len(rows[0]))
+            x, y, weight = (values[order] for values in rows)
+            self._buffer = buffer, (x, y, weight)
+        return self._buffer[1]
+
+
+def _joined(parts: Sequence[Raw]) -> Part:
+    """The rows of all parts, which have targets."""
+    x, y, weight = (np.concatenate(values) for values in zip(*parts, strict=True))
+    return x, y, weight
 
 
 def _buffered(pieces: Pieces) -> list[Pieces]:
@@ -161,34 +118,36 @@ def _buffered(pieces: Pieces) -> list[Pieces]:
 
 
 class Stream:
-    """The rows of a source, as `train` asks for them.
+    """The rows of a source as rows to train on.
 
     Parameters
     ----------
+    source
+        Rows with targets, in the units of the network.
     key
-        Of the orders in which rows come.
+        Random key of the order of the rows in each pass.
     placement
-        The devices that train, and the rows of a batch that are read here.
+        The devices that train; they decide which rows of a batch are read here.
     """
 
     def __init__(
         self,
-        source: Source,
+        source: RowSource,
         *,
         batch_size: int,
         key: PRNGKeyArray,
-        placement: OneDevice | None = None,
+        placement: AbstractPlacement = ONE_DEVICE,
     ) -> None:
         self.rows = source.rows
         self.share = max(1, batch_size // LANES)  # rows that a lane gives to a batch
         self.batch_size = LANES * self.share
         self._source = source
-        self._placement = OneDevice() if placement is None else placement
-        self._own = self._placement.share(self.batch_size)
+        self._placement = placement
+        self._local = placement.local_rows(self.batch_size)
         words = [int(word) for word in np.asarray(jr.key_data(key))]
         cuts = [number * self.rows // LANES for number in range(LANES + 1)]
         self._longest = max(b - a for a, b in itertools.pairwise(cuts))
-        first, last = self._own.start, self._own.stop
+        first, last = self._local.start, self._local.stop
         numbers = range(first // self.share, -(-last // self.share))
         self._lanes = [
             Lane(source, cuts[number], cuts[number + 1], (*words, number))
@@ -208,12 +167,12 @@ class Stream:
         """Steps in one pass over the rows."""
         return -(-self._longest // self.share)
 
-    def some(self, count: int) -> Float[Array, "count d_in"]:
-        """Inputs of so many rows, from places spread evenly over all."""
-        places = np.linspace(0, self.rows, PLACES, endpoint=False).astype(int).tolist()
+    def sample_inputs(self, count: int) -> Float[Array, "count d_in"]:
+        """Inputs of `count` rows, from a few places spread evenly over all rows."""
+        firsts = np.linspace(0, self.rows, PLACES, endpoint=False).astype(int).tolist()
         each = -(-count // PLACES)
-        with self._placement.together():
-            read = [self._source.read(p, min(p + each, self.rows))[0] for p in places]
+        with self._placement.group.together():
+            read = [self._source.read(f, min(f + each, self.rows))[0] for f in firsts]
         return jnp.asarray(np.concatenate(read)[:count], float)
 
     def advance(
@@ -226,44 +185,46 @@ class Stream:
     ) -> tuple[TrainState, Float[Array, "records terms"]]:
         """The state after one more chunk of steps, and its records."""
         step, end = int(state.step), int(schedule.end)
-        place = self._placement
+        placement, communicating = self._placement, self._placement.group.communicating
         total = jnp.asarray(self.rows, float)
-        state, total, schedule, key = place.spread((state, total, schedule, key))
+        put = placement.put_on_devices
+        state, total, schedule, key = put((state, total, schedule, key))
         records = []
         for _ in range(RECORDS_PER_CHUNK):
-            sums = place.spread(jnp.zeros(len(state.network.term_names()) + 1))
+            sums = put(jnp.zeros(len(state.network.term_names()) + 1))
             last = step + steps_per_record
             while step < min(last, end):
                 block = self._next(step, steps_per_record)
                 step = min(step + len(block.weight), last)
-                stop = place.spread(jnp.asarray(min(step, end), jnp.int32))
-                with peers():
+                stop = put(jnp.asarray(min(step, end), jnp.int32))
+                with communicating():
                     state, sums = run_block(
-                        state, sums, block, total, schedule, stop, place, key=key
+                        state, sums, block, total, schedule, stop, placement, key=key
                     )
-            with peers():
-                sums = place.gathered(sums)
+            with communicating():
+                sums = placement.gathered(sums)
             records.append(sums[:-1] / sums[-1])  # NaN where no step was finite
-        with peers():
-            return place.gathered(state), jnp.stack(records)
+        with communicating():
+            return placement.gathered(state), jnp.stack(records)
 
     def _next(self, step: int, steps_per_record: int) -> Block:
         """The block that begins at a step; those after it are read meanwhile."""
-        with self._placement.together():
+        with self._placement.group.together():
             if self._begins != step:
                 blocks = self._without_reader()._blocks(step, steps_per_record)
                 self._reader = read_ahead(blocks)
             self._begins, part = next(self._reader)
-        return Block(*(self._placement.block(v, self.batch_size) for v in part))
+        return Block(*(self._placement.put_batches(v, self.batch_size) for v in part))
 
     def _without_reader(self) -> "Stream":
-        """The same rows for a thread of their own, with lanes that no other reads.
+        """A copy for the reading thread, with lanes that no other thread reads.
 
-        The thread must not hold the reader: it ends when nobody else does.
+        It has no reference to the reader, so that the thread ends when the stream is
+        deleted.
         """
         twin = copy.copy(self)
         twin._reader = iter(())
-        twin._lanes = [replace(v, _plan=(-1, []), _held=None) for v in self._lanes]
+        twin._lanes = [replace(v, _plan=(-1, []), _buffer=None) for v in self._lanes]
         return twin
 
     def _blocks(self, first: int, steps_per_record: int) -> Iterator[tuple[int, Part]]:
@@ -283,14 +244,14 @@ class Stream:
 
         A lane that has no rows left in a pass gives rows of weight 0.
         """
-        epoch, place = divmod(step, self.batches)
+        epoch, number = divmod(step, self.batches)
         parts = []
         for lane in self._lanes:
-            x, y, weight = lane.take(epoch, place * self.share, self.share)
+            x, y, weight = lane.take(epoch, number * self.share, self.share)
             weight = weight * self.batches
             parts.append([pad_rows(v, self.share) for v in (x, y, weight)])
-        own = slice(self._skip, self._skip + self._own.stop - self._own.start)
-        x, y, weight = (np.concatenate(v)[own] for v in zip(*parts, strict=True))
+        local = slice(self._skip, self._skip + self._local.stop - self._local.start)
+        x, y, weight = (np.concatenate(v)[local] for v in zip(*parts, strict=True))
         return x, y, weight
 
 
@@ -302,12 +263,13 @@ def run_block(
     total: Float[Array, ""],
     schedule: Schedule,
     stop: Int[Array, ""],
-    place: OneDevice,
+    placement: AbstractPlacement,
     *,
     key: PRNGKeyArray,
 ) -> tuple[TrainState, Float[Array, " terms_and_one"]]:
     """The steps of a block that come before `stop`; their terms are added to `sums`."""
     arrays, static = eqx.partition(state, eqx.is_array)
+    shard = placement.shard
 
     def steps(block: Block, rest):
         start, total, schedule, stop, key = rest
@@ -317,7 +279,7 @@ def run_block(
                 arrays, sums = carry
                 rows = batch.x, batch.y, batch.weight
                 now = eqx.combine(arrays, static)
-                new, terms = step_on(now, rows, total, schedule, place.part, key=key)
+                new, terms = step_on(now, rows, total, schedule, shard, key=key)
                 return eqx.filter(new, eqx.is_array), sums + terms
 
             return lax.cond(carry[0].step < stop, step, lambda c: c, carry), None
@@ -325,7 +287,7 @@ def run_block(
         return lax.scan(one, start, block)[0]
 
     rest = (arrays, sums), total, schedule, stop, key
-    arrays, sums = place.by_parts(steps)(block, rest)
+    arrays, sums = placement.by_parts(steps)(block, rest)
     return eqx.combine(arrays, static), sums
 
 

@@ -7,16 +7,17 @@ known already, and never guessed from a chunk.
 
 import csv
 import gzip
-import os
+import io
 import re
 import tempfile
-import uuid
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
+
+from ..atomic import replacing
 
 # A pandas frame. pandas is an extra: it is imported where a table is read.
 Frame: TypeAlias = Any
@@ -92,23 +93,19 @@ def writing(path: str | Path) -> Iterator[Any]:
             f"The name of the output must end in {' or '.join(WRITERS)}, got "
             f"{str(path)!r}."
         )
-    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-    try:
-        with WRITERS[path.suffix](temporary) as add:
-            yield add
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as file, WRITERS[path.suffix](file) as add:
+        yield add
 
 
 @contextmanager
-def _writing_csv(path: Path) -> Iterator[Any]:
-    with path.open("x", encoding="utf-8", newline="") as file:
-        yield lambda frame: frame.to_csv(file, header=file.tell() == 0, index=False)
+def _writing_csv(file: BinaryIO) -> Iterator[Any]:
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    yield lambda frame: frame.to_csv(text, header=text.tell() == 0, index=False)
+    text.detach()  # writes the rest, and leaves the file open
 
 
 @contextmanager
-def _writing_parquet(path: Path) -> Iterator[Any]:
+def _writing_parquet(file: BinaryIO) -> Iterator[Any]:
     _, arrow = imported()
     from pyarrow import parquet
 
@@ -117,7 +114,7 @@ def _writing_parquet(path: Path) -> Iterator[Any]:
     def add(frame: Frame) -> None:
         table = arrow.Table.from_pandas(frame, preserve_index=False)
         if not writers:
-            writers.append(parquet.ParquetWriter(path, table.schema))
+            writers.append(parquet.ParquetWriter(file, table.schema))
         writers[0].write_table(table)
 
     try:

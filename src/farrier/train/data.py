@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from .schedule import Schedule
-from .step import TrainState, Whole, compiled, step_on
+from .step import TrainState, Unsharded, compiled, step_on
 
 RECORDS_PER_CHUNK = 10
 
@@ -62,8 +62,8 @@ class Data(eqx.Module):
         """Steps in one pass over the rows."""
         return -(-self.rows // self.batch_size)
 
-    def some(self, count: int) -> Float[Array, "count d_in"]:
-        """Inputs of so many rows, spread evenly over all."""
+    def sample_inputs(self, count: int) -> Float[Array, "count d_in"]:
+        """Inputs of `count` rows, spread evenly over all rows."""
         return self.x[np.linspace(0, int(self.rows) - 1, count).astype(int)]
 
     def advance(
@@ -116,7 +116,7 @@ def chunk(
         now = eqx.combine(arrays, static)
         order = next_order(order, data, now.step, key=key)
         rows = batch(data, order, now.step)
-        new, terms = step_on(now, rows, total, schedule, Whole(), key=key)
+        new, terms = step_on(now, rows, total, schedule, Unsharded(), key=key)
         return (eqx.filter(new, eqx.is_array), order, sums + terms), None
 
     def guarded(carry, _):

@@ -37,31 +37,31 @@ class Run:
 
 
 @runtime_checkable
-class Rows(Protocol):
-    """The rows of a data set, wherever they are."""
+class TrainingRows(Protocol):
+    """Rows to train on, in the units of the network: in memory or read in pieces."""
 
     @property
     def batch_size(self) -> int:
-        """How many stand in one step."""
+        """Number of rows in one step."""
         ...
 
     @property
     def rows(self) -> Any:
-        """How many there are."""
+        """Number of rows."""
         ...
 
     @property
     def shuffled(self) -> int:
-        """How many are shuffled for a pass."""
+        """Number of rows that are shuffled for a pass."""
         ...
 
     @property
     def batches(self) -> Any:
-        """Steps in one pass over them."""
+        """Number of steps in one pass over the rows."""
         ...
 
-    def some(self, count: int) -> Float[Array, "count d_in"]:
-        """Inputs of so many rows, spread evenly over all."""
+    def sample_inputs(self, count: int) -> Float[Array, "count d_in"]:
+        """Inputs of `count` rows, spread evenly over all rows."""
         ...
 
     def advance(
@@ -72,7 +72,7 @@ class Rows(Protocol):
         *,
         key: PRNGKeyArray,
     ) -> tuple[TrainState, Float[Array, "records terms"]]:
-        """The state after one more chunk of steps, and its records."""
+        """The state after one more chunk of steps, and the records of the chunk."""
         ...
 
 
@@ -81,7 +81,7 @@ class Job:
     """A run and all that it is trained with."""
 
     run: Run
-    data: Rows
+    data: TrainingRows
     config: TrainConfig
     key: PRNGKeyArray
     shrink: Callable[["Job", Run], Run] | None = None  # called between chunks

@@ -71,7 +71,7 @@ Tree = TypeVar("Tree", bound=PyTree)
 
 
 @dataclass(frozen=True)
-class Whole:
+class Unsharded:
     """A step whose rows are all here."""
 
     parts: int = 1  # into which the rows of a batch are cut
@@ -91,7 +91,7 @@ def step_on(
     rows: tuple[Array, Array, Array],
     total: Float[Array, ""],
     schedule: Schedule,
-    part: Whole,
+    part: Unsharded,
     *,
     key: PRNGKeyArray,
 ) -> tuple[TrainState, Float[Array, " terms_and_one"]]:
