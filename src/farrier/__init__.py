@@ -20,12 +20,11 @@ if TYPE_CHECKING:
         load,
     )
     from .export import portable
-    from .infer.ensemble import Restarts
-    from .infer.sample.chains import Mclmc, Nuts
+    from .infer.sample.settings import Mclmc, Nuts
     from .model.likelihoods import GaussianNoise, HeteroscedasticNoise
     from .scale.placement import distributed
     from .scale.rows import ArrayRows, BatchRows, ParquetRows
-    from .train.config import KlRelease
+    from .train.config import Training
     from .views.displays import (
         BandDisplay,
         CalibrationDisplay,
@@ -47,15 +46,14 @@ __all__ = [
     "Horseshoe",
     "HorseshoeClassifier",
     "HorseshoeRegressor",
-    "KlRelease",
     "Matrix",
     "Mclmc",
     "MeanField",
     "NodesDisplay",
     "Nuts",
     "ParquetRows",
-    "Restarts",
     "ScaleMixture",
+    "Training",
     "TrainingWarning",
     "datasets",
     "distributed",
@@ -79,10 +77,9 @@ _HOMES = {
     "ScaleMixture": ".core.priors",
     "GaussianNoise": ".model.likelihoods",
     "HeteroscedasticNoise": ".model.likelihoods",
-    "Mclmc": ".infer.sample.chains",
-    "Nuts": ".infer.sample.chains",
-    "Restarts": ".infer.ensemble",
-    "KlRelease": ".train.config",
+    "Mclmc": ".infer.sample.settings",
+    "Nuts": ".infer.sample.settings",
+    "Training": ".train.config",
     "distributed": ".scale.placement",
     "HorseshoeClassifier": ".estimators",
     "HorseshoeRegressor": ".estimators",

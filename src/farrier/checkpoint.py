@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from . import persist
-from .infer.shrink import without
 from .train.history import History, Removal, Status
 from .train.loop import Run
+from .train.shrink import without
 
 KIND = "checkpoint"
 

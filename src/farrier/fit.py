@@ -30,7 +30,6 @@ from .infer.predict import summarise
 from .infer.relevance import input_shares
 from .infer.sample.chains import Fit, for_each, refine, samples_all
 from .infer.sample.settings import AbstractRefinement, Sampling
-from .infer.shrink import can_shrink, could_pay, shrunk
 from .model.distributions import NormalMixture
 from .model.likelihoods import AbstractLikelihood
 from .model.network import Network
@@ -41,6 +40,7 @@ from .train.data import Data
 from .train.history import History, Status
 from .train.loop import Job, Run, TrainingRows, train
 from .train.parallel import train_many
+from .train.shrink import Shrinking, can_shrink
 from .train.step import converted
 from .units import Standardiser
 
@@ -268,9 +268,7 @@ class FittedModel:
         if isinstance(compaction.posterior, VariationalPosterior):
             small = replace(small, network=compaction.posterior.network)
         nodes = self.nodes.take(compaction.keep)
-        return small.computed(
-            compaction=compaction, nodes=nodes, depths=self.depths
-        )
+        return small.computed(compaction=compaction, nodes=nodes, depths=self.depths)
 
     def __getstate__(self) -> dict[str, Any]:
         """Fields with NumPy arrays; what can be computed again is left out."""
@@ -411,8 +409,9 @@ def _job(
     if checkpoint is not None:
         run = resume(numbered(checkpoint, number), run)
     job = Job(run, data, config, key_for(seed, "train", number))
-    if can_shrink(job) and could_pay(job):
-        job.shrink = shrunk
+    shrinking = Shrinking()
+    if can_shrink(job) and shrinking.could_pay(job):
+        job.shrink = shrinking
     return job
 
 
@@ -455,7 +454,7 @@ def complete(
     history = kept[0].history
     if any(run.history.status is Status.INTERRUPTED for run in runs):
         history = replace(history, status=Status.INTERRUPTED)
-    model = _of_one(plan, kept[0], history)
+    model = replace(model_so_far(plan, kept[0]), history=history)
     method = plan.recipe.refinement
     if method is not None and history.status in ENDED:
         model = _refined(plan, model, kept, method, on_sampling)
@@ -466,7 +465,8 @@ def complete(
     return model
 
 
-def _of_one(plan: Plan, run: Run, history: History) -> FittedModel:
+def model_so_far(plan: Plan, run: Run) -> FittedModel:
+    """The variational model of one run, before or after its end."""
     network, recipe = run.state.result, plan.recipe
     return FittedModel(
         posterior=VariationalPosterior.create(
@@ -474,7 +474,7 @@ def _of_one(plan: Plan, run: Run, history: History) -> FittedModel:
         ),
         network=network,
         units=plan.units,
-        history=history,
+        history=run.history,
         built_widths=plan.built_widths,
         total=plan.rows.total,
         epochs=math.ceil(int(run.state.step) / int(plan.rows.data.batches)),

@@ -12,7 +12,14 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_diabetes, load_iris
 
-from farrier import HorseshoeClassifier, HorseshoeRegressor, TrainingWarning, load
+from farrier import (
+    Horseshoe,
+    HorseshoeClassifier,
+    HorseshoeRegressor,
+    Training,
+    TrainingWarning,
+    load,
+)
 
 REFERENCE = Path(__file__).with_name("reference.npz")
 
@@ -33,7 +40,7 @@ def regression(model, x, y):
         "widths": np.array(model.widths_),
         "scores": np.concatenate(model.node_scores_),
         "log_density": model.log_density(x, y),
-        "bound": model.history_.bound,
+        "bound": model.history_.elbo,
         "sample_y": model.sample_y(x[:5], 3, random_state=1),
         "moved": np.array(small.compaction_.moved),
         "compact_mean": small.predict(x),
@@ -62,7 +69,7 @@ def classes():
         "widths": np.array(model.widths_),
         "scores": np.concatenate(model.node_scores_),
         "log_density": model.log_density(x, y),
-        "bound": model.history_.bound,
+        "bound": model.history_.elbo,
         "moved": np.array(small.compaction_.moved),
         "compact_proba": small.predict_proba(x),
     }
@@ -71,20 +78,28 @@ def classes():
 def chains():
     x, y = load_diabetes(return_X_y=True)
     model = HorseshoeRegressor(
-        (8, 8), refine="mclmc", max_iter=1000, n_restarts=2, random_state=3
+        (8, 8),
+        refine="mclmc",
+        training=Training(max_iter=1000),
+        n_restarts=2,
+        random_state=3,
     )
     return regression(model, x[:150], y[:150])
 
 
 def ensemble():
     x, y = load_diabetes(return_X_y=True)
-    model = HorseshoeRegressor((20,), n_restarts=3, max_iter=1500, random_state=4)
+    model = HorseshoeRegressor(
+        (20,), n_restarts=3, training=Training(max_iter=1500), random_state=4
+    )
     return regression(model, x[:150], y[:150])
 
 
 def columns():
     x, y = load_diabetes(return_X_y=True)
-    model = HorseshoeRegressor((20,), input_horseshoe=True, random_state=5)
+    model = HorseshoeRegressor(
+        (20,), prior=Horseshoe(node_scale=0.01, columns=True), random_state=5
+    )
     found = regression(model, x[:150], y[:150])
     return found | {"features_on": model.features_on_}
 

@@ -109,7 +109,7 @@ class FittedAttributes:
 
 
 def _existing(value: Any, name: str, needed: str) -> Any:
-    """The value, or the AttributeError that scikit-learn expects where there is none."""
+    """The value, or an AttributeError where there is none."""
     if value is None:
         raise AttributeError(f"`{name}` exists only after a fit with {needed}.")
     return value

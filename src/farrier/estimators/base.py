@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Self, TypeAlias
@@ -22,9 +23,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .. import files, persist
 from ..checkpoint import numbered, read_seed
 from ..console import progress
-from ..core.posteriors import WEIGHT_POSTERIORS, AbstractWeightPosterior
+from ..core.posteriors import POSTERIORS, AbstractWeightPosterior
 from ..core.priors import PRIORS, AbstractPrior
 from ..fit import (
     FitRows,
@@ -67,6 +69,7 @@ from .checks import (
 from .warnings import warn_of_fit
 
 PARTIAL_ANNEALING = 1_000  # steps of partial_fit over which the KL weight rises
+LEARNED = ("n_features_in_", "feature_names_in_", "classes_", "_target_columns")
 ENDLESS = 2**30  # steps of partial_fit, which never knows its last one
 
 Callback: TypeAlias = Callable[[float, History], None]
@@ -138,7 +141,7 @@ class NetworkEstimator(FittedAttributes, CallbackSupportMixin, BaseEstimator):
         likelihood: Any = "heteroscedastic",
         n_restarts=1,
         refine=None,
-        training=Training(),  # noqa: B008: frozen
+        training=Training(),  # noqa: B008
         standardise=True,
         n_draws=200,
         warm_start=False,
@@ -214,7 +217,7 @@ class NetworkEstimator(FittedAttributes, CallbackSupportMixin, BaseEstimator):
         with ExitStack() as stack:
             fitting = self._plan(X, y, sample_weight, checkpoint, placement, stack)
             fitting = dataclasses.replace(fitting, callback=callback)
-            after_chunk, at_end = watcher(self, fitting, X, y)
+            after_chunk, at_end = watcher(self, fitting.plan, X, y)
             show = stack.enter_context(self._shown(fitting.plan, placement))
             watch = [
                 lambda number, run: after_chunk(run),
@@ -255,11 +258,11 @@ class NetworkEstimator(FittedAttributes, CallbackSupportMixin, BaseEstimator):
             )
             if checkpoint is not None and group.is_first:
                 check_writable(Path(checkpoint))
-        marks = (
-            (source.mark().encode(),)
-            if source is not None
-            else (checked.x, checked.y, checked.weight)
-        )
+        if isinstance(checked, CheckedRows):
+            marks = (checked.x, checked.y, checked.weight)
+        else:
+            assert source is not None
+            marks = (source.mark().encode(),)
         readable = checkpoint
         if group.count > 1:
             digest = self._fingerprint(*marks)
@@ -267,17 +270,16 @@ class NetworkEstimator(FittedAttributes, CallbackSupportMixin, BaseEstimator):
             if stack is not None:
                 readable = stack.enter_context(group.file_of_first(checkpoint))
         recipe = self._recipe(checked.learned)
+        count = recipe.restarts
         if isinstance(checked, CheckedRows):
             x, y, weight = merge_rows(checked.x, checked.y, checked.weight)
             units = self._units(x, y, weight) if start is None else start.units
             x, y = units.x(x), y if units.y is None else units.y(y)
-            marks = (x, y, weight)
-        else:
-            units = checked.units
-        seed, mark = self._seed_of(marks, readable, recipe.restarts, placement)
-        if isinstance(checked, CheckedRows):
+            seed, mark = self._seed_of((x, y, weight), readable, count, placement)
             rows = rows_in_memory(x, y, weight, recipe, seed, placement)
         else:
+            units = checked.units
+            seed, mark = self._seed_of(marks, readable, count, placement)
             rows = rows_streamed(checked, recipe, seed, placement)
         plan = plan_fit(
             rows, units, recipe, seed=seed, start=start, checkpoint=readable
@@ -430,7 +432,7 @@ class NetworkEstimator(FittedAttributes, CallbackSupportMixin, BaseEstimator):
             activation=self.activation,
             prior=checked_choice("prior", self.prior, PRIORS, AbstractPrior),
             weights=checked_choice(
-                "posterior", self.posterior, WEIGHT_POSTERIORS, AbstractWeightPosterior
+                "posterior", self.posterior, POSTERIORS, AbstractWeightPosterior
             ),
             likelihood=self._likelihood_of(learned),
             training=self.training,
@@ -522,6 +524,27 @@ class NetworkEstimator(FittedAttributes, CallbackSupportMixin, BaseEstimator):
             small.model_ = self.model_.compacted()
         return small
 
+    def save(self, path: str | Path) -> None:
+        """Write the fitted estimator to one `.safetensors` file; see `farrier.load`.
+
+        Call `compact` first, or ask for `compaction` of `model_`, if the loaded model
+        is to be compacted: a file holds no training rows.
+        """
+        check_is_fitted(self)
+        header, arrays = self.to_file()
+        persist.write(path, "model", header, arrays)
+
+    def to_file(self) -> tuple[dict, dict[str, np.ndarray]]:
+        """Header and arrays of the file of the fitted estimator."""
+        learned = {n: v for n, v in vars(self).items() if n in LEARNED}
+        more = {
+            "class": type(self).__name__,
+            "params": {n: _storable(v) for n, v in self.get_params(deep=False).items()},
+            "learned": {name: _storable(value) for name, value in learned.items()},
+        }
+        structure, arrays = files.to_file(self._fitted, more)
+        return {"version": version("farrier"), "structure": structure}, arrays
+
     def _in_units(self, X: Unchecked) -> np.ndarray:
         """Rows to predict for, in the units of the network."""
         return self._fitted.units.x(self._checked_inputs(X))
@@ -529,7 +552,28 @@ class NetworkEstimator(FittedAttributes, CallbackSupportMixin, BaseEstimator):
     def _checked_inputs(self, X: Unchecked) -> np.ndarray:
         check_is_fitted(self)
         with numbers_only("X"):
-            return validate_data(self, X, reset=False, dtype=np.float64)
+            return np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
+
+
+def plain_labels(labels: np.ndarray) -> dict[str, Any]:
+    """Labels as plain values, with their type."""
+    return {"dtype": labels.dtype.str, "values": labels.tolist()}
+
+
+def _storable(value: Any) -> Any:
+    """A setting, or something learned, as a file holds it."""
+    if isinstance(value, np.random.RandomState):
+        return None  # its state was used up by the fit, whose seed is stored
+    if isinstance(value, np.ndarray):
+        is_names = value.dtype.kind == "O"
+        return value.tolist() if is_names and value.ndim else plain_labels(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, dict):  # class weights: keys may be any label
+        return {"pairs": [[_storable(k), _storable(v)] for k, v in value.items()]}
+    if isinstance(value, tuple | list):
+        return type(value)(_storable(entry) for entry in value)
+    return value
 
 
 def rows_in_memory(

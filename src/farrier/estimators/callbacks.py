@@ -7,9 +7,10 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from ..fit import Plan, model_so_far
 from ..train.data import RECORDS_PER_CHUNK
 from ..train.history import Status
-from ..train.loop import Job, Run
+from ..train.loop import Run
 
 if TYPE_CHECKING or find_spec("sklearn.callback") is not None:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -24,26 +25,20 @@ else:
 
 
 def watcher(
-    estimator: Any, jobs: list[Job], X: Any, y: Any
+    estimator: Any, plan: Plan, X: Any, y: Any
 ) -> tuple[Callable[[Run], None], Callable[[], None]]:
     """What to call after each chunk of steps, and when the fit has ended."""
     if not hasattr(estimator, "_init_callback_context"):
         return lambda run: None, lambda: None
-    job = jobs[0]
+    jobs, job = plan.jobs, plan.jobs[0]
     steps_in_chunk = job.steps_per_record * RECORDS_PER_CHUNK
     chunks = len(jobs) * -(-job.config.steps // steps_in_chunk)
     fit = estimator._init_callback_context(max_subtasks=chunks)
     fit.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
 
     def after_chunk(run: Run) -> None:
-        passes = -(-int(run.state.step) // int(job.data.batches))
-        # A callback that looks at predictions gets an estimator with these.
-        fitted = {
-            "network_": run.state.result,
-            "history_": run.history,
-            "n_iter_": passes,
-            "_fixed": {},
-        }
+        # A callback that looks at predictions gets an estimator with a model so far.
+        fitted = {"model_": model_so_far(plan, run)}
         task = fit.subcontext(task_name="steps")
         task.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
         stop = task.call_on_fit_task_end(

@@ -51,6 +51,7 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
     (150, 3)
     """
 
+    classes_: np.ndarray
     _default_annealing = 0.6
 
     def __init__(
@@ -64,7 +65,7 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
         class_weight=None,
         n_restarts=1,
         refine=None,
-        training=Training(),  # noqa: B008: frozen
+        training=Training(),  # noqa: B008
         standardise=True,
         n_draws=200,
         warm_start=False,
@@ -181,9 +182,7 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
         total = float(weights @ multiplier)
         return CheckedSource(rows, sample, units, total, learned)
 
-    def _class_multiplier(
-        self, weights: np.ndarray, classes: np.ndarray
-    ) -> np.ndarray:
+    def _class_multiplier(self, weights: np.ndarray, classes: np.ndarray) -> np.ndarray:
         """Multipliers of the row weights by class, whose sums are `weights`."""
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             mean = weights.sum() / len(weights)
@@ -315,7 +314,7 @@ def _validated(
         )
     y = column_or_1d(y, warn=True)
     check_classification_targets(y)
-    return x, y
+    return np.asarray(x), y
 
 
 def _log(p: np.ndarray) -> np.ndarray:

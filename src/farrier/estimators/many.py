@@ -13,10 +13,10 @@ from ..console import progress
 from ..scale.placement import ONE_DEVICE, AbstractPlacement
 from ..scale.processes import AbstractGroup
 from ..train.history import Status
-from ..train.loop import Job, Run
+from ..train.loop import Run
 from ..train.parallel import train_many
-from .base import NetworkEstimator, steps_counter
-from .checks import Unchecked, put_back
+from .base import Fitting, NetworkEstimator, budgets_of, steps_counter
+from .checks import Unchecked
 from .files import load
 
 
@@ -33,26 +33,30 @@ def fit_many(
 ) -> list[Any]:
     """Fit many estimators at once: on all cores, and small ones in one program.
 
-    Each ends as its own `fit` would; small ones up to the rounding of sums. With a
-    `placement` from `farrier.distributed` each process fits a share of the models, and
-    all processes receive all models.
+    Each gives the results of its own `fit`; small ones up to the rounding of sums. With
+    a `placement` from `farrier.distributed` each process fits a share of the models,
+    and all processes receive all models.
 
     Parameters
     ----------
-    models
+    models : estimator or list of estimators
         Estimators, which are fitted in place; or one, of which a copy is fitted to
         each entry of `rows`.
-    X, y, sample_weight
-        The table that all of them see.
-    rows
+    X, y, sample_weight : array-like
+        The table that all of them are fitted to.
+    rows : list of ndarray of int, default=None
         For each model the numbers of the rows that it is fitted to; by default all.
-    after_fit
+    after_fit : callable, default=None
         Called with the number of each model as soon as it is fitted, in the order in
         which they end.
-    verbose
+    verbose : int, default=0
         1 shows progress.
-    placement
-        The devices that train, from `farrier.distributed`; by default one device.
+    placement : placement, default=one device
+        The processes that share the work, from `farrier.distributed`.
+
+    Returns
+    -------
+    list of estimators
 
     Examples
     --------
@@ -63,49 +67,48 @@ def fit_many(
     >>> halves = [np.arange(0, 60, 2), np.arange(1, 60, 2)]
     >>> models = fit_many(HorseshoeRegressor((20,), random_state=0), X, y, rows=halves)
     """
-    models = _checked_models(models, rows)
-    group = placement.group
+    models, group = _checked_models(models, rows), placement.group
     if group.count > 1:
         parts = (X, y, sample_weight, rows)
-        verbose = verbose if group.is_first else 0
-        return _fit_shares(models, parts, after_fit, verbose, group)
-    before = [vars(model).copy() for model in models]
-    ended: set[int] = set()
-    try:
-        jobs: list[list[Job]] = []
-        for index, model in enumerate(models):
-            part = (X, y, sample_weight)
-            if rows is not None:
-                part = tuple(_take(values, rows[index]) for values in part)
-            try:
-                prepared = model._prepare(*part)
-                jobs.append(model._jobs(*prepared, placement=placement))
-            except ValueError as error:
-                error.add_note(f"This is about model {index} of `fit_many`.")
-                raise
-        flat = [(i, n, job) for i, of in enumerate(jobs) for n, job in enumerate(of)]
-        runs: list[dict[int, Run]] = [{} for _ in models]
-        with ExitStack() as stack:
-            after_chunk = lambda place, run: None
-            if verbose:
-                budgets = [job.config.steps for *_, job in flat]
-                title = f"{len(flat)} fits"
-                show = stack.enter_context(progress(title, sum(budgets)))
-                after_chunk = _steps_shown(show, budgets)
-            for place, run in train_many([job for *_, job in flat], after_chunk):
-                index, number, _ = flat[place]
-                runs[index][number] = run
-                if len(runs[index]) < len(jobs[index]):
-                    continue
-                found = [runs[index][number] for number in range(len(jobs[index]))]
-                models[index]._finish(jobs[index], found)
-                ended.add(index)
-                after_fit(index, models[index])
-    except BaseException:  # what is fitted stays; the others are as they were
-        for index in set(range(len(models))) - ended:
-            put_back(models[index], before[index])
-        raise
+        shown = verbose if group.is_first else 0
+        return _fit_shares(models, parts, after_fit, shown, group)
+    fittings = []
+    for index, model in enumerate(models):
+        part = (X, y, sample_weight)
+        if rows is not None:
+            part = tuple(_take(values, rows[index]) for values in part)
+        try:
+            fittings.append(model._plan(*part))
+        except ValueError as error:
+            error.add_note(f"This is about model {index} of `fit_many`.")
+            raise
+    _train_all(models, fittings, after_fit, verbose)
     return models
+
+
+def _train_all(
+    models: list[Any],
+    fittings: list[Fitting],
+    after_fit: Callable[[int, Any], None],
+    verbose: int,
+) -> None:
+    """Train the runs of all fits, and complete each fit when its runs have ended."""
+    jobs = [fitting.plan.jobs for fitting in fittings]
+    flat = [(i, n, job) for i, of in enumerate(jobs) for n, job in enumerate(of)]
+    runs: list[dict[int, Run]] = [{} for _ in models]
+    with ExitStack() as stack:
+        after_chunk = lambda position, run: None
+        if verbose:
+            budgets = budgets_of([job for *_, job in flat])
+            show = stack.enter_context(progress(f"{len(flat)} fits", sum(budgets)))
+            after_chunk = _steps_shown(show, budgets)
+        for position, run in train_many([job for *_, job in flat], after_chunk):
+            index, number, _ = flat[position]
+            runs[index][number] = run
+            if len(runs[index]) == len(jobs[index]):
+                trained = [runs[index][n] for n in range(len(jobs[index]))]
+                models[index]._complete(fittings[index], trained)
+                after_fit(index, models[index])
 
 
 def _fit_shares(
@@ -128,9 +131,9 @@ def _fit_shares(
             verbose=verbose,
         )
     for index, (model, sender) in enumerate(zip(models, senders, strict=True)):
-        own = index in mine
-        data = group.bytes_of(sender, _file(model) if own else b"")
-        if not own:
+        sent = index in mine
+        data = group.bytes_of(sender, _file(model) if sent else b"")
+        if not sent:
             _fill(model, data)
             after_fit(index, model)
     return models
@@ -145,11 +148,12 @@ def _file(model: NetworkEstimator) -> bytes:
 
 
 def _fill(model: NetworkEstimator, data: bytes) -> None:
-    """Make a model what a file says that it is."""
+    """Give a model what the file of another has learned."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "model.safetensors")
         path.write_bytes(data)
-        put_back(model, vars(load(path)) | model.get_params(deep=False))
+        params = model.get_params(deep=False)
+        vars(model).update(vars(load(path)) | params)
 
 
 def _checked_models(models: Unchecked, rows: Sequence[np.ndarray] | None) -> list:
@@ -184,12 +188,12 @@ def _take(values: Unchecked, rows: np.ndarray) -> Unchecked:
 def _steps_shown(
     show: Callable[[int, str], None], budgets: list[int]
 ) -> Callable[[int, Run], None]:
-    """Progress over all fits; one that ends early has done all its steps."""
-    count, over = steps_counter(budgets), set[int]()
+    """Progress over all fits; one that ends early counts with its whole budget."""
+    count, ended = steps_counter(budgets), set[int]()
 
     def after_chunk(index: int, run: Run) -> None:
         if run.history.status is not Status.RUNNING:
-            over.add(index)
-        show(count(index, run), f"{len(over)} ended")
+            ended.add(index)
+        show(count(index, run), f"{len(ended)} ended")
 
     return after_chunk

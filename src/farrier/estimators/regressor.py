@@ -15,7 +15,7 @@ from ..fit import Units
 from ..infer import intervals
 from ..infer.predict import sample_targets, summarise
 from ..model.distributions import NormalMixture
-from ..model.likelihoods import NOISES, AbstractLikelihood
+from ..model.likelihoods import NOISES, AbstractLikelihood, AbstractNoise
 from ..scale.placement import ONE_DEVICE, AbstractPlacement
 from ..scale.rows import ConvertedRows, RowSource
 from ..units import Standardiser
@@ -131,6 +131,7 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
     >>> mean, std = model.predict(X, return_std=True)
     """
 
+    _target_columns: int | None
     _default_annealing = 0.8
 
     def __sklearn_tags__(self):
@@ -231,9 +232,7 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         learned = self._names_of(source, x.shape[1])
         columns = None if y.ndim == 1 else y.shape[1]
         if start is None:
-            units = Units(
-                self._source_units(statistics), statistics.y.standardiser()
-            )
+            units = Units(self._source_units(statistics), statistics.y.standardiser())
         else:
             self._check_targets(columns)
             units = start.units
@@ -443,7 +442,7 @@ def checked_likelihood(likelihood: Any) -> Any:
     """The settings object of a likelihood, from its name or the object itself."""
     if hasattr(likelihood, "build"):  # an object of the user's own
         return likelihood
-    return checked_choice("likelihood", likelihood, NOISES, object)
+    return checked_choice("likelihood", likelihood, NOISES, AbstractNoise)
 
 
 def _validated(
@@ -460,4 +459,4 @@ def _validated(
             y_numeric=True,
             ensure_min_samples=2 if reset else 1,
         )
-        return x, np.asarray(y, np.float64)
+        return np.asarray(x), np.asarray(y, np.float64)

@@ -199,7 +199,7 @@ def _silence_columns(
         inputs.moment(1)[None] * used, inputs.moment(2) * (used**2).mean(0)
     )
     layers = [*network.layers, network.output]
-    layers[0] = _fold_inputs(layers[0], inputs.own(kept), moments)
+    layers[0] = _fold_inputs(layers[0], inputs.present(kept), moments)
     return network.with_layers(layers)
 
 

@@ -94,7 +94,12 @@ def sampled(network: Network, draws: int, *, key: PRNGKeyArray) -> SampledPoster
     noise = network.likelihood.noise_draws(draws, key=key_noise)
     kernels, biases, scales = _draws(network, draws, key=key_weights)
     return SampledPosterior(
-        kernels, biases, scales, noise, network.likelihood, network.activation
+        kernels=kernels,
+        biases=biases,
+        scales=scales,
+        noise=noise,
+        likelihood=network.likelihood,
+        activation=network.activation,
     )
 
 

@@ -5,8 +5,8 @@
 
 u_i is the cdf at y_i under the posterior of all the other rows: importance weights take
 row i out of each draw, and none may outweigh the rest. In an ensemble each fit is a
-posterior of its own, and u_i is the mean over the fits. A share `level` of the rows then
-lies within depth g(level) of the median of that distribution,
+posterior of its own, and u_i is the mean over the fits. A share `level` of the rows
+then lies within depth g(level) of the median of that distribution,
 
     g(level) = the quantile of |2 u_i - 1| over the rows, at level (n + 1) / n      (P4)
 

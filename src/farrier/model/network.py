@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..core.bound import Bound
 from ..core.families import Conditional
@@ -98,9 +98,10 @@ class Network(eqx.Module):
         return tuple(layer.weights.nodes for layer in self.layers)
 
     @property
-    def scales_inputs(self) -> bool:
-        """Whether each column of the table has a scale (I2)."""
-        return self.inputs is not None
+    def d_in(self) -> int:
+        """Number of inputs, which are the columns of the table."""
+        first = self.layers[0].weights.fan_in - 1
+        return first if self.inputs is None else self.inputs.total
 
     def bound(
         self,
@@ -127,10 +128,11 @@ class Network(eqx.Module):
         """
         rows = jnp.arange(len(x)) + jnp.asarray(first, int)
         *_, f = self.conditionals(x, rows, key=key)
-        network, outputs = self, self.likelihood.d_out
-        if self.likelihood.kinds > 1:
+        network = self
+        if self.likelihood.noise_outputs.any():
             share = jnp.asarray(noise_share, f.loc.dtype)
-            of_noise = jnp.arange(outputs) >= outputs // self.likelihood.kinds
+            means = self.likelihood.d_out - int(self.likelihood.noise_outputs.sum())
+            of_noise = jnp.arange(self.likelihood.d_out) >= means
             f = f.scaled(jnp.where(of_noise, share, 1)[:, None])
             output = self.output.with_fixed_nodes(of_noise & (share == 0))
             network = self.with_layers([*self.layers, output])
@@ -191,10 +193,6 @@ class Network(eqx.Module):
             for name, scale in scales.items()
         }
 
-    def draw_keys(self, draws: int, *, key: PRNGKeyArray) -> Key[Array, " draws"]:
-        """The keys of `draws` draws, for `sample` and `predictive`."""
-        return jr.split(key, draws)
-
     def sample(self, *, key: PRNGKeyArray) -> SampledNetwork:
         """One draw of all weights."""
         layers = (*self.layers, self.output)
@@ -208,10 +206,6 @@ class Network(eqx.Module):
             first = self.inputs.whole(zeta[:, None] * kernels[0])
             kernels = (first, *kernels[1:])
         return SampledNetwork(kernels, biases, self.activation)
-
-    def noise_variance(self) -> Float[Array, " targets"]:
-        """Noise variance of each target."""
-        return self.likelihood.noise_variance()
 
     def predictive(
         self, x: Float[Array, "rows d_in"], *, key: PRNGKeyArray
@@ -251,7 +245,7 @@ class Network(eqx.Module):
             names += [f"inputs/{part}" for part in self.inputs.scales]
         for name, layer in self.named_layers().items():
             names += [f"{name}/{part}" for part in ("beta", *sorted(layer.scales))]
-        return (*names, *self.likelihood.kl_names())
+        return (*names, *eqx.filter_eval_shape(self.likelihood.kl))
 
     def with_layers(self, layers: Sequence[Layer]) -> Self:
         """The network with other layers, the output layer last."""

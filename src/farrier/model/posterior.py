@@ -11,7 +11,7 @@ over the output layer's weights where the likelihood integrates these.
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import equinox as eqx
 import jax
@@ -29,7 +29,7 @@ DRAWS_AT_ONCE = 8  # draws that are computed side by side
 MAX_STORED = 2**20  # weights of all draws up to which these are kept for predictions
 
 Result = TypeVar("Result", bound=PyTree)
-Outputs = tuple[Array, Array, Array]
+Outputs = tuple[Array, ...]
 
 
 class AbstractPosterior(eqx.Module):
@@ -116,10 +116,11 @@ class VariationalPosterior(AbstractPosterior):
     def create(cls, network: Network, draws: int, *, key: PRNGKeyArray) -> Self:
         """So many draws of a network."""
         noise = network.likelihood.noise_draws(draws, key=key)
-        return cls(network, jr.key_data(key), noise)
+        create: Any = cls  # a type checker asks for `likelihood`, which is a property
+        return create(network=network, key_data=jr.key_data(key), noise=noise)
 
     @property
-    def likelihood(self) -> AbstractLikelihood:
+    def likelihood(self) -> AbstractLikelihood:  # pyright: ignore
         """That of the network."""
         return self.network.likelihood
 
@@ -131,9 +132,7 @@ class VariationalPosterior(AbstractPosterior):
     @property
     def d_in(self) -> int:
         """Number of inputs."""
-        inputs = self.network.inputs
-        first = self.network.layers[0].weights.fan_in - 1
-        return first if inputs is None else inputs.total
+        return self.network.d_in
 
     @property
     def scales_columns(self) -> bool:
@@ -353,13 +352,13 @@ def stored(posterior: AbstractPosterior) -> AbstractPosterior:
     make = _integrated if posterior.likelihood.integrates_output else _drawn
     kernels, biases, variance = make(posterior)
     return SampledPosterior(
-        kernels,
-        biases,
-        {},
-        posterior.noise,
-        posterior.likelihood,
-        posterior.network.activation,
-        variance,
+        kernels=kernels,
+        biases=biases,
+        scales={},
+        noise=posterior.noise,
+        likelihood=posterior.likelihood,
+        activation=posterior.network.activation,
+        output_variance=variance,
     )
 
 
@@ -370,7 +369,7 @@ def _integrated(posterior: VariationalPosterior) -> tuple:
     Outputs that noise depends on are drawn and not integrated.
     """
     network = posterior.network
-    weights = network.output.weights
+    weights: Any = network.output.weights  # mean-field: see `can_store`
     d_out = network.likelihood.d_out
     is_drawn = jnp.asarray(network.likelihood.noise_outputs)
 

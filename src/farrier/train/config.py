@@ -88,7 +88,7 @@ class Training:
     def __post_init__(self) -> None:
         for name in ("max_iter", "batch_size"):
             value: Any = getattr(self, name)
-            valid = value == "auto" or (isinstance(value, Integral) and value >= 1)
+            valid = value == "auto" or (isinstance(value, Integral) and int(value) >= 1)
             _check(name, value, valid=valid, needed="'auto' or a whole number from 1")
         value = self.kl_annealing
         valid = value == "auto" or (_is_number(value) and 0 <= float(value) <= 1)

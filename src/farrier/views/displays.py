@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..infer.compact import ON_SHARE
+from ..infer.nodes import ACTIVE_SHARE
 
 BLUE, ORANGE, PURPLE, GREEN, OCHRE = (
     "#1f77a4",
@@ -76,7 +76,7 @@ class NodesDisplay(AbstractDisplay):
     """
 
     scores: Sequence[np.ndarray]
-    threshold: float = ON_SHARE
+    threshold: float = ACTIVE_SHARE
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:

@@ -322,8 +322,14 @@ def _posterior(
     likelihood = target.network.likelihood
     generator = np.random.default_rng(np.asarray(jr.key_data(key)))
     noise = likelihood.sample_noise(given, len(few), generator)
-    activation = target.network.activation
-    return SampledPosterior(kernels, biases, scales, noise, likelihood, activation)
+    return SampledPosterior(
+        kernels=kernels,
+        biases=biases,
+        scales=scales,
+        noise=noise,
+        likelihood=likelihood,
+        activation=target.network.activation,
+    )
 
 
 @eqx.filter_jit

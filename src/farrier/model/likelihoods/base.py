@@ -88,7 +88,7 @@ class AbstractLikelihood(eqx.Module):
 
     def output_prior(self, prior: AbstractPrior) -> AbstractPrior:
         """Prior of the output layer, given that of the hidden layers."""
-        return prior.of_output()
+        return prior.output_prior()
 
     def resumed(self, fresh: "AbstractLikelihood") -> Self:
         """What was learned, for the rows and the prior of a fresh likelihood (M8)."""

@@ -200,7 +200,7 @@ class HeteroscedasticLikelihood(AbstractNormalLikelihood):
 
     def output_prior(self, prior: AbstractPrior) -> AbstractPrior:
         """A scale for each output, so that g can be 0 while f is not."""
-        return prior.of_unlike_outputs()
+        return prior.separate_output_prior()
 
     def expected_log_density(
         self, y: Float[Array, "batch targets"] | Int[Array, " batch"], f: Conditional
