@@ -132,8 +132,8 @@ class Gamma(eqx.Module):
 class Conditional(eqx.Module):
     """A normal distribution given all earlier draws: factor * N(loc, base_variance).
 
-    `noise` is the standard normal noise of its one draw. The factor is a field of its
-    own: multiplied into the variance, it would cost a second exponential for each entry.
+    `noise` is the standard normal noise of its one draw. The factor is a separate
+    field: multiplied into the variance, it would cost a second exponential an entry.
     """
 
     factor: Float[Array, "#nodes batch"]
