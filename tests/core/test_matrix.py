@@ -373,7 +373,7 @@ def test_inputs_of_correlated_weights_cannot_be_folded(getkey):
 
 
 def test_a_part_of_the_weights_has_the_parameters_of_its_nodes_and_inputs(getkey):
-    """Row variances and pseudo-inputs go with inputs, the rest with nodes (V1), (V2)."""
+    """Row variances and pseudo-inputs go with inputs, others with nodes (V1), (V2)."""
     weights = random_weights(key=getkey(), noise=0.1)
     nodes, inputs = np.array([1, 0, 1], bool), np.array([0, 1, 1, 0], bool)
     kept = [1, 2, D_IN]  # and the bias

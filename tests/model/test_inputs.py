@@ -160,6 +160,7 @@ def test_a_prior_with_columns_gives_each_column_a_scale(getkey):
         D_IN, (NODES,), built, Horseshoe(columns=True), key=getkey()
     )
     assert network.scales_inputs
+    assert network.inputs is not None
     tau, upsilon = network.inputs.tau, network.inputs.upsilon
     assert (tau.prior.b, upsilon.prior.b) == (1.0, COMMON_SCALE)
     np.testing.assert_array_equal(tau.q.loc, np.zeros(D_IN))
