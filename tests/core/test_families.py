@@ -6,11 +6,11 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from auxiliary_scales import InverseGamma, squared
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, special, stats
 
-from auxiliary_scales import InverseGamma, squared
 from farrier.core.families import Conditional, Gamma, LogNormal, Normal
 
 DRAWS = 40_000

@@ -366,12 +366,14 @@ def test_inputs_of_correlated_weights_cannot_be_folded(getkey):
     assert not weights.can_fold
     none = jnp.zeros(D_IN)
     fold = Fold(none > 0, none, jnp.zeros((D_IN, D_IN)), none, none)
-    with pytest.raises(ValueError, match='Keep all nodes, or fit with posterior="mean-'):
+    with pytest.raises(
+        ValueError, match='Keep all nodes, or fit with posterior="mean-'
+    ):
         weights.folded(fold)
 
 
 def test_a_part_of_the_weights_has_the_parameters_of_its_nodes_and_inputs(getkey):
-    """Row variances and pseudo-inputs go with inputs, the rest with nodes (V1), (V2)."""
+    """Row variances and pseudo-inputs go with inputs, others with nodes (V1), (V2)."""
     weights = random_weights(key=getkey(), noise=0.1)
     nodes, inputs = np.array([1, 0, 1], bool), np.array([0, 1, 1, 0], bool)
     kept = [1, 2, D_IN]  # and the bias
@@ -379,7 +381,9 @@ def test_a_part_of_the_weights_has_the_parameters_of_its_nodes_and_inputs(getkey
     np.testing.assert_array_equal(part.loc, np.asarray(weights.loc)[nodes][:, kept])
     np.testing.assert_array_equal(part.log_row, weights.log_row[np.array(kept)])
     np.testing.assert_array_equal(part.log_column, weights.log_column[nodes])
-    np.testing.assert_array_equal(part.pseudo_inputs, np.asarray(weights.pseudo_inputs)[:, kept])
+    np.testing.assert_array_equal(
+        part.pseudo_inputs, np.asarray(weights.pseudo_inputs)[:, kept]
+    )
     np.testing.assert_array_equal(part.pseudo_outputs, weights.pseudo_outputs[nodes])
     np.testing.assert_array_equal(part.raw_noise, weights.raw_noise)
     assert eqx.tree_equal(weights.take(), weights)
@@ -390,4 +394,6 @@ def test_draws_have_the_error_of_the_pairs(getkey):
     weights = random_weights(key=getkey(), pairs=D_IN + 1)
     _, covariance = dense(weights)
     w = draw_all(weights, key=getkey()).reshape(DRAWS, -1)
-    assert_mean((w - w.mean(0)) ** 2 / np.diag(covariance), np.ones(covariance.shape[0]))
+    assert_mean(
+        (w - w.mean(0)) ** 2 / np.diag(covariance), np.ones(covariance.shape[0])
+    )

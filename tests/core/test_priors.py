@@ -154,7 +154,6 @@ def test_columns_are_asked_of_a_horseshoe_alone():
             "must be non-centred, got .*'centred'. Set it to 'non-centred', or `slab`",
         ),
         ({"slab": 0}, "`slab` must be positive and finite, got 0"),
-        ({"columns": "all"}, "`columns` must be True or False, got 'all'"),
     ],
 )
 def test_settings_of_a_horseshoe_are_checked(given, said):

@@ -6,16 +6,16 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy import integrate, stats
-
 from auxiliary_scales import (
     AuxiliaryHalfCauchy,
     InverseGamma,
     half_cauchy_sample,
     optimal_rate,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
 from farrier.core.families import LogNormal
 from farrier.core.scales import ExactHalfCauchy, HalfCauchy, Scale
 

@@ -14,7 +14,8 @@ from farrier.core.families import LogNormal, Normal
 from farrier.core.scales import HalfCauchy, Scale
 from farrier.core.weights import (
     Centred,
-    FactorisedWeights,
+    Fold,
+    MeanFieldWeights,
     Mixed,
     NonCentred,
     Regularised,
@@ -33,14 +34,14 @@ def random_normal(shape, *, key):
 def random_weights(*, key):
     key_kernel, key_bias = jr.split(key)
     kernel = random_normal((NODES, D_IN), key=key_kernel)
-    return FactorisedWeights(kernel, random_normal((NODES,), key=key_bias))
+    return MeanFieldWeights(kernel, random_normal((NODES,), key=key_bias))
 
 
 def random_scales(*, key):
     """Node scales and a layer scale, away from where they start."""
     key_tau, key_upsilon = jr.split(key)
-    tau = Scale.create(HalfCauchy(1.0), (NODES,), start=0.8, spread=0.3)
-    upsilon = Scale.create(HalfCauchy(1.0), (), start=1.7, spread=0.2)
+    tau = Scale.create(HalfCauchy(1.0), (NODES,), start=0.8, sd=0.3)
+    upsilon = Scale.create(HalfCauchy(1.0), (), start=1.7, sd=0.2)
     where = lambda scale: scale.q.loc
     return [
         eqx.tree_at(where, tau, 0.5 * jr.normal(key_tau, (NODES,))),
@@ -142,7 +143,7 @@ def test_kl_is_never_negative_for_a_possible_scale(seed, loc, spread):
 def test_kl_is_zero_where_q_equals_the_prior(sd):
     """N(0, sd^2) against a scale known to be sd (M7)."""
     q = lambda *shape: Normal(jnp.zeros(shape), jnp.log(jnp.full(shape, sd)))
-    weights = FactorisedWeights(q(NODES, D_IN), q(NODES))
+    weights = MeanFieldWeights(q(NODES, D_IN), q(NODES))
     kl = kl_to_scaled_normal(weights, jnp.array([sd**-2]), jnp.log(jnp.array([sd])))
     np.testing.assert_allclose(kl, 0, atol=1e-12)
 
@@ -188,8 +189,8 @@ def test_draws_have_the_law_of_each_weight_and_go_by_the_numbers(getkey):
 
 
 def test_created_weights_have_the_spread_and_the_sd_asked_for(getkey):
-    """Locations N(0, spread^2), one sd for all, bias counted in the fan-in."""
-    weights = FactorisedWeights.create(50, 200, sd=0.02, spread=0.3, key=getkey())
+    """Locations N(0, start_sd^2), one sd for all, bias counted in the fan-in."""
+    weights = MeanFieldWeights.create(50, 200, sd=0.02, start_sd=0.3, key=getkey())
     assert (weights.fan_in, weights.nodes) == (51, 200)
     for q in (weights.kernel, weights.bias):
         assert stats.kstest(np.ravel(q.loc), stats.norm(0, 0.3).cdf).pvalue > 1e-6
@@ -296,3 +297,135 @@ def test_regularised_weights_pay_what_non_centred_ones_pay(getkey):
 
 
 SLAB = Regularised(2.0)
+
+
+def random_fold(*, key):
+    """Two of the three inputs are removed: one random, one constant."""
+    keys = jr.split(key, 3)
+    gone = jnp.array([True, False, True])
+    slopes = jnp.zeros((D_IN, D_IN)).at[1].set(jr.normal(keys[0], (D_IN,)))
+    at_gone = lambda v: jnp.where(gone, v, 0)
+    return Fold(
+        gone,
+        at_gone(jr.normal(keys[1], (D_IN,))),
+        slopes.at[1, 1].set(0),
+        at_gone(jr.normal(keys[2], (D_IN,))),
+        jnp.array([0.7, 0.0, 0.0]),
+    )
+
+
+def folded_by_hand(weights, fold):
+    """(C1) with one loop over the nodes and the inputs, in NumPy."""
+    loc, sd = np.array(weights.kernel.loc), np.array(weights.kernel.scale)
+    bias, bias_variance = np.array(weights.bias.loc), np.array(weights.bias.scale) ** 2
+    new_loc, variance = loc.copy(), sd**2
+    for j in range(NODES):
+        for k in np.flatnonzero(fold.gone):
+            bias[j] += float(fold.constant[k]) * loc[j, k]
+            square = float(fold.variance[k]) + float(fold.mean[k]) ** 2  # E[a_k^2]
+            bias_variance[j] += square * sd[j, k] ** 2
+            bias_variance[j] += float(fold.variance[k]) * loc[j, k] ** 2
+            for i in np.flatnonzero(~np.asarray(fold.gone)):
+                new_loc[j, i] += float(fold.slopes[i, k]) * loc[j, k]
+            new_loc[j, k] = variance[j, k] = 0
+    return new_loc, variance, bias, bias_variance
+
+
+def test_folded_weights_agree_with_numpy(getkey):
+    """Locations and variances, of the kernel and of the bias (C1)."""
+    weights, fold = random_weights(key=getkey()), random_fold(key=getkey())
+    assert weights.can_fold
+    folded = weights.folded(fold)
+    loc, variance, bias, bias_variance = folded_by_hand(weights, fold)
+    np.testing.assert_allclose(folded.kernel.loc, loc, rtol=1e-12)
+    np.testing.assert_allclose(folded.kernel.scale**2, variance, rtol=1e-12)
+    np.testing.assert_allclose(folded.bias.loc, bias, rtol=1e-12)
+    np.testing.assert_allclose(folded.bias.scale**2, bias_variance, rtol=1e-12)
+
+
+def test_folded_weights_have_the_moments_of_the_inputs_they_replace(getkey):
+    """Over draws of weights and of a removed input a = c + d a_1 + noise (C1).
+
+    The mean of the pre-activation is that of the whole layer for each value of the
+    input that stays: with a constant that forgets the slopes it would not be.
+    """
+    weights = random_weights(key=getkey())
+    generator = np.random.default_rng(0)
+    kernel, bias = draw_all(weights, key=getkey())
+    stays = 0.3
+    constant, slope, sd = 0.8, -1.5, 0.6
+    removed = constant + slope * stays + sd * generator.normal(size=DRAWS)
+    u = kernel[:, :, 1] * stays + kernel[:, :, 0] * removed[:, None] + bias
+    gone = jnp.array([True, False, False])
+    at_gone = lambda v: jnp.zeros(D_IN).at[0].set(v)
+    slopes = jnp.zeros((D_IN, D_IN)).at[1, 0].set(slope)
+    mean = constant + slope * stays
+    fold = Fold(gone, at_gone(constant), slopes, at_gone(mean), at_gone(sd**2))
+    x = jnp.array([[9.0], [stays], [0.0]])  # the removed input has no weight
+    f_mean, f_variance = weights.folded(fold).moments(x, key=getkey())
+    assert_mean(u, f_mean[:, 0])
+    assert_mean((u - np.asarray(f_mean)[:, 0]) ** 2, f_variance[:, 0])
+
+
+def test_a_fold_of_nothing_changes_nothing(getkey):
+    """(C1) with no input to remove."""
+    weights, none = random_weights(key=getkey()), jnp.zeros(D_IN)
+    fold = Fold(none > 0, none, jnp.zeros((D_IN, D_IN)), none, none)
+    for new, old in zip(
+        jax.tree.leaves(weights.folded(fold)), jax.tree.leaves(weights), strict=True
+    ):
+        np.testing.assert_allclose(new, old, rtol=1e-12)
+
+
+def test_a_part_of_the_weights_is_that_of_both_axes(getkey):
+    """By masks; also of NumPy arrays, which stay NumPy arrays."""
+    weights = random_weights(key=getkey())
+    nodes, inputs = np.array([1, 0, 1, 1], bool), np.array([0, 1, 1], bool)
+    host = jax.tree.map(np.asarray, weights)
+    for each in (weights, host):
+        part = each.take(nodes=nodes, inputs=inputs)
+        assert (part.nodes, part.fan_in) == (3, 3)
+        for q, whole in ((part.kernel, host.kernel), (part.bias, host.bias)):
+            for field in ("loc", "log_scale"):
+                expected = getattr(whole, field)[nodes]
+                expected = expected[:, inputs] if expected.ndim > 1 else expected
+                np.testing.assert_array_equal(getattr(q, field), expected)
+                assert type(getattr(q, field)) is type(getattr(each.bias, field))
+    assert eqx.tree_equal(weights.take(), weights)
+    assert weights.take(inputs=inputs).nodes == NODES
+
+
+FORMS = [NonCentred(), Centred(), Regularised(0.8), Mixed(0.3, 1.2, 0.05)]
+each_form = pytest.mark.parametrize("form", FORMS, ids=lambda f: type(f).__name__)
+
+
+@each_form
+def test_what_mcmc_samples_gives_the_weights_of_the_draw_of_q(getkey, form):
+    """beta in all forms with a scale, w under the mixture (M1), (G3), (M10), (H1)."""
+    log_scale = jr.normal(getkey(), (NODES,))
+    kernel, bias = jr.normal(getkey(), (NODES, D_IN)), jr.normal(getkey(), (NODES,))
+    factor = form.sampling_multiplier(log_scale)
+    s = np.exp(log_scale)
+    expected = {
+        "Regularised": s * 0.8 / np.hypot(s, 0.8),
+        "Mixed": np.ones(NODES),
+    }.get(type(form).__name__, s)
+    np.testing.assert_allclose(factor, expected, rtol=1e-12)
+    beta, beta_bias = form.standardised(kernel, bias, factor)
+    by_q = form.multiplier(log_scale)
+    np.testing.assert_allclose(
+        factor[:, None] * beta, by_q[:, None] * kernel, rtol=1e-12
+    )
+    np.testing.assert_allclose(factor * beta_bias, by_q * bias, rtol=1e-12)
+
+
+@each_form
+def test_log_prior_of_what_mcmc_samples(getkey, form):
+    """N(0, 1) for beta, the mixture for w, by scipy.stats (M1), (M10)."""
+    kernel, bias = jr.normal(getkey(), (NODES, D_IN)), jr.normal(getkey(), (NODES,))
+    w = np.append(np.ravel(kernel), bias)
+    density = stats.norm.pdf(w)
+    if isinstance(form, Mixed):
+        density = mixture_density(w, 0.3, 1.2, 0.05)
+    expected = np.log(density).sum()
+    np.testing.assert_allclose(form.log_prior(kernel, bias), expected, rtol=1e-9)

@@ -11,7 +11,6 @@ import pytest
 from scipy import stats
 
 from farrier.core.priors import Horseshoe
-from farrier.infer.freeze import Moments
 from farrier.model.inputs import COMMON_SCALE, InputScales
 from farrier.model.likelihoods import GaussianNoise
 from farrier.model.network import Network
@@ -35,10 +34,12 @@ def network_of(key, *, scaled=True):
         D_IN,
         (NODES,),
         GaussianNoise().build(1, rows=10.0),
-        Horseshoe(),
-        inputs=scales_of(key_inputs) if scaled else None,
+        Horseshoe(columns=scaled),
         key=key_network,
     )
+    if scaled:
+        moved = scales_of(key_inputs)
+        network = eqx.tree_at(lambda net: net.inputs, network, moved)
     sd = lambda net: net.layers[0].weights.kernel.log_scale
     return eqx.tree_at(sd, network, jnp.full((NODES, D_IN), np.log(0.4)))
 
@@ -130,56 +131,13 @@ def test_terms_of_the_bound_have_names(getkey):
 def test_a_removed_column_has_weights_of_zero(getkey, kept):
     """The others keep their numbers, and so their noise."""
     inputs, key = scales_of(getkey()), getkey()
-    small = inputs.without(np.array(kept))
+    small = inputs.take(np.array(kept))
     whole = np.asarray(inputs.sample(key=key))
     found = small.whole(small.sample(key=key)[:, None])[:, 0]
     np.testing.assert_allclose(found, np.where(kept, whole, 0))
     x, rows = jnp.ones((D_IN, 2)), jnp.arange(2)
     every = inputs.scaled(x, rows, key=key)
     np.testing.assert_allclose(small.scaled(x, rows, key=key), every[np.array(kept)])
-
-
-def test_moments_agree_with_draws(getkey):
-    """Mean and variance of the first layer from its exported arrays (I3)."""
-    network, x = network_of(getkey()), np.array([1.0, -2.0, 0.5])
-    # What all columns share is taken as independent: here it has no spread.
-    still = lambda net: net.inputs.upsilon.q.log_scale
-    network = eqx.tree_at(still, network, jnp.full((), -20.0))
-    arrays = Moments().freeze(network, 2, key=getkey())
-    part = {name: arrays[f"hidden.0.{name}"] for name in MOMENT_ARRAYS}
-    mean = x @ part["kernel"] + part["bias"]
-    spread = x**2 @ part["kernel_variance"] + part["bias_variance"]
-    variance = spread + part["scale_spread"] * mean**2
-    drawn = first_layer(network, jnp.asarray(x), key=getkey())
-    within(drawn, mean)
-    within((drawn - mean) ** 2, variance)
-
-
-MOMENT_ARRAYS = ("kernel", "bias", "kernel_variance", "bias_variance", "scale_spread")
-
-
-def test_moments_of_a_weight_agree_with_quadrature(getkey):
-    """E[w] and Var[w] given s, integrated over zeta (I3)."""
-    network = network_of(getkey())
-    arrays = Moments().freeze(network, 2, key=getkey())
-    tau, upsilon = network.inputs.tau.q, network.inputs.upsilon.q
-    sd = np.hypot(float(tau.scale[0]), float(upsilon.scale))
-    zeta = stats.lognorm(sd, scale=np.exp(float(tau.loc[0] + upsilon.loc)))
-    layer = network.layers[0]
-    mu, sigma = (float(v[0, 0]) for v in (layer.weights.kernel.loc, kernel_sd(layer)))
-    first, second = (zeta.expect(lambda z, p=p: z**p) for p in (1, 2))
-    s1, s2 = (
-        np.prod([float(np.ravel(v.q.moment(p))[0]) for v in layer.scales.values()])
-        for p in (1, 2)
-    )
-    kernel, variance = arrays["hidden.0.kernel"], arrays["hidden.0.kernel_variance"]
-    np.testing.assert_allclose(kernel[0, 0], first * s1 * mu, rtol=1e-5)
-    expected = s2 * (second * (mu**2 + sigma**2) - first**2 * mu**2)
-    np.testing.assert_allclose(variance[0, 0], expected, rtol=1e-5)
-
-
-def kernel_sd(layer):
-    return layer.weights.kernel.scale
 
 
 def test_expected_norms_have_the_scales_in_them(getkey):
@@ -193,3 +151,26 @@ def test_expected_norms_have_the_scales_in_them(getkey):
 def _weights(network, key):
     sampled = network.sample(key=key)
     return jnp.concatenate([sampled.kernels[0], sampled.biases[0][None]])
+
+
+def test_a_prior_with_columns_gives_each_column_a_scale(getkey):
+    """tau_i ~ C+(0, 1) and one upsilon, which start at 1 (I2)."""
+    built = GaussianNoise().build(1, rows=10.0)
+    network = Network.create(
+        D_IN, (NODES,), built, Horseshoe(columns=True), key=getkey()
+    )
+    assert network.scales_inputs
+    assert network.inputs is not None
+    tau, upsilon = network.inputs.tau, network.inputs.upsilon
+    assert (tau.prior.b, upsilon.prior.b) == (1.0, COMMON_SCALE)
+    np.testing.assert_array_equal(tau.q.loc, np.zeros(D_IN))
+    np.testing.assert_array_equal(upsilon.q.loc, 0)
+    assert not network_of(getkey(), scaled=False).scales_inputs
+
+
+def test_masks_are_over_the_columns_that_are_present(getkey):
+    """A mask over all columns of the table loses the entries of those removed."""
+    inputs = scales_of(getkey()).take(np.array([True, False, True]))
+    mask = np.array([False, True, True])
+    np.testing.assert_array_equal(inputs.present(mask), [False, True])
+    np.testing.assert_array_equal(inputs.present(mask[1:]), mask[1:])

@@ -261,7 +261,9 @@ def to_numpy(tree):
     return jax.tree.map(lambda v: np.asarray(v) if eqx.is_array(v) else v, tree)
 
 
-@pytest.mark.parametrize("posterior", [MeanField(), Matrix(pairs=2)], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "posterior", [MeanField(), Matrix(pairs=2)], ids=lambda p: p.name
+)
 @pytest.mark.parametrize("prior", [Horseshoe(), Gaussian()], ids=lambda p: p.name)
 def test_a_part_of_a_layer_has_the_numbers_and_the_draws_of_the_whole(
     getkey, prior, posterior
@@ -285,7 +287,9 @@ def test_a_part_of_a_layer_has_the_numbers_and_the_draws_of_the_whole(
     np.testing.assert_allclose(fewer[1], bias[MASK_NODES], rtol=1e-9)
 
 
-@pytest.mark.parametrize("posterior", [MeanField(), Matrix(pairs=2)], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "posterior", [MeanField(), Matrix(pairs=2)], ids=lambda p: p.name
+)
 def test_a_part_of_a_tree_of_numpy_arrays_is_of_numpy(getkey, posterior):
     """Also where a tree of an optimiser has None in the place of an array."""
     layer = Layer.create(D_IN, NODES, Horseshoe(), posterior, key=getkey())
@@ -302,7 +306,9 @@ def test_a_part_of_a_tree_of_numpy_arrays_is_of_numpy(getkey, posterior):
     assert eqx.tree_equal(to_numpy(expected), part)
 
 
-@pytest.mark.parametrize("posterior", [MeanField(), Matrix(pairs=2)], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "posterior", [MeanField(), Matrix(pairs=2)], ids=lambda p: p.name
+)
 def test_fixed_nodes_have_no_gradient_and_the_same_values(getkey, posterior):
     """Parameters that all nodes share keep the gradient of all nodes (M7), (V3)."""
     layer = Layer.create(D_IN, 2, Outputs(), posterior, key=getkey())
@@ -320,7 +326,9 @@ def test_fixed_nodes_have_no_gradient_and_the_same_values(getkey, posterior):
         names, shared = {"kernel", "bias"}, set()
     pairs = [(getattr(grads.weights, n), getattr(plain.weights, n)) for n in names]
     pairs.append((grads.scales["kappa"].q, plain.scales["kappa"].q))
-    for found, expected in zip(*map(jax.tree.leaves, zip(*pairs, strict=True)), strict=True):
+    for found, expected in zip(
+        *map(jax.tree.leaves, zip(*pairs, strict=True)), strict=True
+    ):
         np.testing.assert_array_equal(found[0], expected[0])
         np.testing.assert_array_equal(found[1], np.zeros_like(expected[1]))
         assert np.abs(expected).max() > 0

@@ -6,11 +6,13 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from auxiliary_scales import AuxiliaryHalfCauchy
 from scipy import special, stats
 
 from farrier.core.families import Conditional
+from farrier.core.posteriors import Matrix
 from farrier.core.priors import Gaussian, Horseshoe
-from farrier.core.scales import AuxiliaryHalfCauchy, HalfCauchy
+from farrier.core.scales import HalfCauchy
 from farrier.model.likelihoods import (
     Categorical,
     GaussianLikelihood,
@@ -281,7 +283,9 @@ def test_noise_of_rows_waits_until_it_has_a_share(getkey):
     *_, f = network.conditionals(x, jnp.arange(ROWS), key=key)
     gamma = network.likelihood.gamma
     equal = GaussianLikelihood(gamma, 1.0, 0.01)
-    means = Conditional(*(v[:TARGETS] for v in (f.factor, f.loc, f.spread, f.noise)))
+    means = Conditional(
+        *(v[:TARGETS] for v in (f.factor, f.loc, f.base_variance, f.noise))
+    )
     expected = weight @ equal.expected_log_density(y, means)
     waiting = network.bound(x, y, weight, key=key, noise_share=0.0)
     np.testing.assert_allclose(waiting.log_likelihood, expected, rtol=1e-9)
@@ -297,6 +301,79 @@ def test_noise_of_rows_waits_until_it_has_a_share(getkey):
     np.testing.assert_array_equal(
         whole.total - whole.log_likelihood, waiting.total - waiting.log_likelihood
     )
+
+
+@pytest.mark.parametrize("targets", [1, 2])
+def test_waiting_outputs_leave_gradients_of_what_all_outputs_share(getkey, targets):
+    """With 2 outputs, noise levels of the pairs look like a row for each (T6), (V3)."""
+    built = HeteroscedasticNoise().build(targets, rows=float(ROWS))
+    network = Network.create(
+        D_IN, (4,), built, Horseshoe(), Matrix(pairs=3), key=getkey()
+    )
+    x, key = data(NOISE, key=getkey())[0], getkey()
+    y = jnp.zeros((ROWS, targets))
+
+    def gradients(share):
+        def kl(net):
+            bound = net.bound(x, y, jnp.ones(ROWS), key=key, noise_share=share)
+            return sum(bound.kl.values())
+
+        return eqx.filter_grad(kl)(network).output.weights
+
+    waiting, whole = gradients(0.0), gradients(1.0)
+    assert (whole.raw_noise != 0).all()
+    for name in ("raw_noise", "log_row"):
+        np.testing.assert_array_equal(getattr(waiting, name), getattr(whole, name))
+    for name in ("loc", "log_column"):
+        found, expected = getattr(waiting, name), getattr(whole, name)
+        np.testing.assert_array_equal(found[:targets], expected[:targets])
+        np.testing.assert_array_equal(found[targets:], 0 * expected[targets:])
+
+
+# --- parts ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_a_part_of_a_network_has_the_draws_of_its_nodes(getkey, columns):
+    """With zero weights at what is removed, the outputs are the same (R1), (C1)."""
+    built = NOISE.build(TARGETS, rows=float(ROWS))
+    prior = Horseshoe(columns=columns)
+    network = Network.create(D_IN, (4, 3), built, prior, key=getkey())
+    keep = np.array([1, 0, 1, 1], bool), np.array([1, 1, 0], bool)
+    columns_kept = np.array([1, 0, 1], bool)
+    silent = network
+    where = lambda n: (n.layers[1].weights.kernel, n.output.weights.kernel)
+    pairs = list(zip(where(network), keep, strict=True))
+    if columns:
+        where = lambda n: tuple(v.weights.kernel for v in (*n.layers, n.output))
+        pairs.insert(0, (network.layers[0].weights.kernel, columns_kept))
+    mute = lambda q, kept: type(q)(
+        jnp.where(kept[None], q.loc, 0), jnp.where(kept[None], q.log_scale, -jnp.inf)
+    )
+    silent = eqx.tree_at(where, network, tuple(mute(*pair) for pair in pairs))
+    part = silent.take(keep, columns_kept if columns else None)
+    assert part.widths == (3, 2)
+    x, key = data(NOISE, key=getkey())[0], getkey()
+    np.testing.assert_allclose(part.sample(key=key)(x), silent.sample(key=key)(x))
+    rows = jnp.arange(ROWS)
+    whole, few = (n.conditionals(x, rows, key=key)[-1] for n in (silent, part))
+    np.testing.assert_allclose(few.draw(), whole.draw(), rtol=1e-9)
+    if columns:
+        again = part.take(tuple(np.ones(n, bool) for n in (3, 2)), columns_kept)
+        assert eqx.tree_equal(again, part)  # a mask over the columns of the table
+        np.testing.assert_array_equal(part.inputs.columns, [0, 2])
+
+
+def test_other_layers_take_the_place_of_all(getkey):
+    """The output layer is the last; all else stays."""
+    network = network_of(Horseshoe(), key=getkey(), widths=(4, 4))
+    layers = [*network.layers, network.output]
+    assert eqx.tree_equal(network.with_layers(layers), network)
+    other = network_of(Horseshoe(), key=getkey(), widths=(4, 4))
+    changed = network.with_layers([*other.layers, network.output])
+    assert eqx.tree_equal(changed.layers, other.layers)
+    assert eqx.tree_equal(changed.output, network.output)
+    assert eqx.tree_equal(changed.likelihood, network.likelihood)
 
 
 # --- the output layer -------------------------------------------------------------
@@ -400,7 +477,8 @@ def test_both_forms_of_the_scales_have_the_same_gradient(getkey, prior):
     """Collapsed (M5) against coordinate ascent (M9): update, then hold (M4)."""
     collapsed = network_of(prior, key=getkey())
     stale = with_auxiliary_variables(collapsed)
-    explicit = stale.updated()
+    best = [s.prior.updated(s.q) for s in every_scale(stale)]
+    explicit = eqx.tree_at(every_scale_prior, stale, best)
     x, y = data(NOISE, key=getkey())
     key = getkey()
 

@@ -123,8 +123,6 @@ class Horseshoe(AbstractScaledPrior):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "node_scale", "layer_scale")
-        if self.columns not in (True, False):
-            raise ValueError(f"`columns` must be True or False, got {self.columns!r}.")
         if self.slab is None:
             return
         check_positive(self, "slab")
