@@ -175,22 +175,29 @@ def test_the_placement_is_no_option_of_a_command():
     assert {"distributed", "coordinator", "processes", "rank"} <= shown.keys()
 
 
-def command(placement, distributed, coordinator, processes, rank):
-    del distributed, coordinator, processes, rank
-    return placement
-
-
 NO_ADDRESS = {"coordinator": None, "processes": None, "rank": None}
 
 
+def placement_of(**options):
+    """What a command with these options trains on."""
+    found: list[Any] = []
+
+    def command(placement, **options):
+        assert options.keys() == {"distributed", *NO_ADDRESS}
+        found.append(placement)
+
+    joined(command)(**NO_ADDRESS | options)
+    return found[0]
+
+
 def test_a_command_of_one_process_gets_no_placement():
-    assert joined(command)(distributed=False, **NO_ADDRESS) is None
+    assert placement_of(distributed=False) is None
     with pytest.raises(ValueError, match="--rank go with --distributed"):
-        joined(command)(distributed=False, **NO_ADDRESS | {"rank": 1})
+        placement_of(distributed=False, rank=1)
 
 
 def test_a_distributed_command_gets_all_devices():
-    found: Any = joined(command)(distributed=True, **NO_ADDRESS | {"processes": 1})
+    found = placement_of(distributed=True, processes=1)
     assert isinstance(found, Meshed)
     assert found.mesh.devices.size == len(jax.devices())
     assert found.group is ONE_DEVICE.group

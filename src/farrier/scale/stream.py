@@ -60,7 +60,7 @@ class Lane:
     _buffer: tuple[Pieces, Part] | None = None
 
     def take(self, epoch: int, first: int, count: int) -> Part:
-        """`count` rows of a pass from its row `first` on; fewer at the end of the pass."""
+        """`count` rows of a pass from row `first` on; fewer at the end of the pass."""
         parts = []
         begin = 0
         for buffer in self._buffers(epoch):
@@ -153,13 +153,9 @@ class Stream:
             Lane(source, cuts[number], cuts[number + 1], (*words, number))
             for number in numbers
         ]
-        self._skip = (
-            first - self.share * numbers.start
-        )  # rows that other processes read
+        self._skip = first - self.share * numbers.start  # rows that others read
         self._reader: Iterator[tuple[int, Part]] = iter(())
-        self._begins: int | None = (
-            None  # the step at which the reader's next block begins
-        )
+        self._begins: int | None = None  # step at which the reader's next block begins
 
     @property
     def shuffled(self) -> int:
