@@ -72,7 +72,7 @@ class Lane:
                 parts.append((x, y, weight))
             begin = end
         if not parts:
-            parts = [self.source.read(self.first, self.first)]
+            parts = [_joined([self.source.read(self.first, self.first)])]
         return parts[0] if len(parts) == 1 else _joined(parts)
 
     def _buffers(self, epoch: int) -> list[Pieces]:
