@@ -579,6 +579,7 @@ def streamed_pass() -> dict[str, float]:
         model = HorseshoeRegressor(**passes, random_state=0)
         there = model._streamed_job(source)
         x, y, weight = ConvertedRows(source, model._in_units).read(0, source.rows)
+        assert y is not None
         size = there.config.batch_size
         here = replace(there, data=Data.create(x, y, weight, batch_size=size))
         found = interleaved(

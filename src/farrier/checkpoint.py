@@ -15,13 +15,13 @@ KIND = "checkpoint"
 
 
 def numbered(path: str | Path, number: int) -> Path:
-    """The file of one of several fits: the path, then `.1`, `.2`, ... after it."""
+    """The checkpoint of one of several fits: `path`, `path.1`, `path.2`, ..."""
     path = Path(path)
     return path.with_name(f"{path.name}.{number}") if number else path
 
 
 def write_checkpoint(path: str | Path, run: Run, *, mark: str, seed: int) -> None:
-    """Write a run; `mark` says which rows and settings it belongs to."""
+    """Write a run; `mark` identifies the rows and settings that it belongs to."""
     history = run.history
     header = {"mark": mark, "seed": seed, "history": history.summary()}
     arrays = persist.flatten((run.state, run.schedule), "run")
@@ -30,7 +30,7 @@ def write_checkpoint(path: str | Path, run: Run, *, mark: str, seed: int) -> Non
 
 
 def read_seed(path: str | Path, *, mark: str) -> int | None:
-    """The seed of the run in the file, or None where there is no file yet."""
+    """The seed of the run in the file, or None if there is no file yet."""
     if not Path(path).exists():
         return None
     header, _ = persist.read(path, KIND)
@@ -39,13 +39,13 @@ def read_seed(path: str | Path, *, mark: str) -> int | None:
     if found != mark:
         raise ValueError(
             f"The checkpoint {str(path)!r} belongs to other rows or other settings. "
-            "Give another file, or delete it to start anew."
+            "Give another file, or delete it to start again."
         )
     return seed
 
 
 def resume(path: str | Path, fresh: Run) -> Run:
-    """The run in the file, or `fresh` where there is none yet."""
+    """The run in the file, or `fresh` if there is no file yet."""
     if not Path(path).exists():
         return fresh
     header, arrays = persist.read(path, KIND)
@@ -59,7 +59,7 @@ def resume(path: str | Path, fresh: Run) -> Run:
 
 
 def _kept(fresh: Run, history: History) -> tuple[np.ndarray, ...]:
-    """For each hidden layer, which nodes have not left."""
+    """For each hidden layer, which nodes have not been removed."""
     keep = []
     for number, layer in enumerate(fresh.state.network.layers, start=1):
         gone = [node for r in history.removed if r.layer == number for node in r.nodes]
@@ -68,7 +68,7 @@ def _kept(fresh: Run, history: History) -> tuple[np.ndarray, ...]:
 
 
 def history_arrays(history: History) -> dict[str, np.ndarray]:
-    """The records of a history, as a file holds them beside its summary."""
+    """The records of a history as arrays; its summary goes into the header."""
     terms = {f"history.terms.{name}": values for name, values in history.terms.items()}
     return {"history.step": history.step} | terms
 
@@ -76,7 +76,7 @@ def history_arrays(history: History) -> dict[str, np.ndarray]:
 def read_history(
     names: Iterable[str], arrays: dict[str, np.ndarray], summary: dict[str, Any]
 ) -> History:
-    """The history that a file holds: records of the terms `names`, and a summary."""
+    """The history in a file, from the records of the terms `names` and a summary."""
     removed = [
         Removal(r["step"], r["layer"], tuple(r["nodes"])) for r in summary["removed"]
     ]

@@ -1,8 +1,10 @@
 """Placements and groups: which arrays are sharded, and who handles `Ctrl-C`."""
 
 import atexit
+import inspect
 import os
 import signal
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,6 +13,8 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
+from farrier.cli import fit as cli_fit
+from farrier.cli._processes import joined
 from farrier.core.posteriors import POSTERIORS
 from farrier.core.priors import Horseshoe
 from farrier.model.likelihoods import GaussianNoise
@@ -160,3 +164,40 @@ def test_one_process_needs_no_messages(one, group, tmp_path):
         assert path == tmp_path / "absent"
     with pytest.raises(ValueError, match="my problem"), found.together():
         raise ValueError("my problem")
+
+
+# --- command line -----------------------------------------------------------------
+
+
+def test_the_placement_is_no_option_of_a_command():
+    shown = inspect.signature(cli_fit.fit).parameters
+    assert "placement" not in shown
+    assert {"distributed", "coordinator", "processes", "rank"} <= shown.keys()
+
+
+NO_ADDRESS = {"coordinator": None, "processes": None, "rank": None}
+
+
+def placement_of(**options):
+    """What a command with these options trains on."""
+    found: list[Any] = []
+
+    def command(placement, **options):
+        assert options.keys() == {"distributed", *NO_ADDRESS}
+        found.append(placement)
+
+    joined(command)(**NO_ADDRESS | options)
+    return found[0]
+
+
+def test_a_command_of_one_process_gets_no_placement():
+    assert placement_of(distributed=False) is None
+    with pytest.raises(ValueError, match="--rank go with --distributed"):
+        placement_of(distributed=False, rank=1)
+
+
+def test_a_distributed_command_gets_all_devices():
+    found = placement_of(distributed=True, processes=1)
+    assert isinstance(found, Meshed)
+    assert found.mesh.devices.size == len(jax.devices())
+    assert found.group is ONE_DEVICE.group

@@ -1,4 +1,4 @@
-"""Parquet files that do not fit into memory: their row groups, one by one."""
+"""Parquet files that do not fit into memory, read one row group at a time."""
 
 import bisect
 import hashlib
@@ -19,16 +19,14 @@ from ..tables.files import (
 )
 from ..units import Sample
 
-BATCH = 2**16  # rows that are decoded at once where a row group is not wanted whole
-FOOTER = 8  # bytes that end a file: the length of what stands before them, and a mark
-
-
-LARGE = 2**30  # bytes of a table, as float64, from which it stays on the disk
+BATCH = 2**16  # rows that are decoded at once if only a part of a row group is read
+FOOTER = 8  # bytes at the end of a file: length of the metadata, and a fixed mark
+LARGE = 2**30  # bytes of a table, as float64, above which it is read piece by piece
 
 
 @dataclass(frozen=True)
 class Group:
-    """A row group: its file, its number there, and which rows of all it has."""
+    """A row group: its file, its number there, and its rows among all rows."""
 
     path: Path
     number: int
@@ -37,7 +35,7 @@ class Group:
 
 
 def is_large(path: str | Path) -> bool:
-    """Whether a table is to be read piece by piece: a folder, or a large file."""
+    """Whether a table is a folder or a large file, to be read piece by piece."""
     path = Path(path)
     if path.is_dir():
         return True
@@ -46,12 +44,12 @@ def is_large(path: str | Path) -> bool:
     with path.open("rb") as file:
         if file.read(len(PARQUET)) != PARQUET:
             return False
-    about = open_parquet(path).metadata
-    return 8 * about.num_rows * about.num_columns > LARGE
+    metadata = open_parquet(path).metadata
+    return 8 * metadata.num_rows * metadata.num_columns > LARGE
 
 
 def sampled(path: str | Path, rows: int) -> Frame:
-    """So many rows of a table, each as likely as another; or all of fewer."""
+    """A uniform random sample of `rows` rows of a table; all rows if it has fewer."""
     table, sample = Parquet(path), Sample(rows)
     for group in table.groups:
         frame = table.frame(group.first, group.last)
@@ -60,7 +58,7 @@ def sampled(path: str | Path, rows: int) -> Frame:
 
 
 class Parquet:
-    """A Parquet file, or all of a folder, as one table. Safe to read by many threads.
+    """A Parquet file, or all files of a folder, as one table; safe for threads.
 
     Parameters
     ----------
@@ -92,7 +90,7 @@ class Parquet:
                     first += rows
 
     def frame(self, first: int, last: int) -> Frame:
-        """The rows from `first` to before `last`, under their numbers."""
+        """The rows from `first` to before `last`, indexed by their numbers."""
         _, arrow = imported()
         begin = bisect.bisect_right(self._firsts, first) - 1
         end = max(begin + 1, bisect.bisect_left(self._firsts, last))
@@ -103,7 +101,7 @@ class Parquet:
         return frame_of(arrow.concat_tables(parts), first)
 
     def _part(self, group: Group, first: int, last: int) -> Any:
-        """Some rows of a group; what stands before them has to be decoded too."""
+        """A range of rows of a group; all rows before them are decoded, too."""
         _, arrow = imported()
         first, last = first - group.first, last - group.first
         with reading_group(group.path, group.number):
@@ -123,15 +121,16 @@ class Parquet:
                 return arrow.Table.from_batches(kept)
 
     def where(self, row: int) -> str:
-        """A row in words, both numbers counted from 1."""
+        """The position of a row in table and file, both counted from 1."""
         group = self.groups[bisect.bisect_right(self._firsts, row) - 1]
         before = next(g.first for g in self.groups if g.path == group.path)
         return f"row {row + 1} (row {row - before + 1} of {group.path.name!r})"
 
     def mark(self) -> str:
-        """What another table would not have: names of files, and their footers.
+        """A hash that identifies the table: names of columns and files, footers.
 
-        A footer has types, sizes, places and ends of the values of each row group.
+        A footer has the types of all columns, and the sizes, positions and ranges of
+        the values of each row group.
         """
         digest = hashlib.sha256(repr(self.names).encode())
         for path in self.files:

@@ -27,25 +27,25 @@ from ..units import Moments, Sample, row_hashes
 from .parquet import LARGE, Parquet
 
 PIECE = 2**14  # rows of an array that are read together
-PIECE_VALUES = 2**24  # most inputs in a piece of a row group
-CHECK_ROWS = 10_000  # rows kept for node scores and for the self-check of compaction
+PIECE_VALUES = 2**24  # largest number of inputs in a piece of a row group
+CHECK_ROWS = 10_000  # sampled rows, for node scores and the check of compaction
 
-# Inputs, targets (None where there are none) and weights, in the user's units.
+# Inputs, targets or None, and weights.
 Raw: TypeAlias = tuple[np.ndarray, np.ndarray | None, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """What a fit needs to know of all rows.
+    """Statistics of all rows that a fit needs.
 
     Parameters
     ----------
     x, y
-        Moments of inputs and targets; the latter None where targets are not numbers.
+        Moments of inputs and targets; `y` is None if the targets are not numbers.
     labels
-        Weight of each different target; none where they are more than a thousand.
+        Total weight of each distinct target; empty if there are more than a thousand.
     sample
-        Inputs and targets of some rows.
+        Inputs and targets of a random sample of rows.
     """
 
     x: Moments
@@ -102,14 +102,14 @@ class RowSource(abc.ABC):
 
 
 def ranges(firsts: Sequence[int], rows: int) -> Iterator[tuple[int, int]]:
-    """First rows of pieces, and those after their last."""
+    """The first row of each piece, and the row after its last one."""
     return zip(firsts, [*firsts[1:], rows], strict=True)
 
 
 def gathered(
     parts: Iterable[tuple[int, Raw]], where: Callable[[int], str]
 ) -> Statistics:
-    """Statistics of pieces that come one after the other, all values checked."""
+    """Statistics of pieces that come one after the other; all values are checked."""
     x_moments = y_moments = None
     labels: dict[Any, float] | None = {}
     samples = Sample(CHECK_ROWS), Sample(CHECK_ROWS)
@@ -142,13 +142,13 @@ def gathered(
 def check_finite(
     values: np.ndarray, what: str, first: int, where: Callable[[int], str]
 ) -> None:
-    """Refuse NaN and infinities, and say where the first one is."""
+    """Refuse NaN and infinite values; the message names the first one."""
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         row, *column = np.argwhere(~np.isfinite(values))[0].tolist()
-        place = f"column {column[0]} of {where(first + row)}"
+        position = f"column {column[0]} of {where(first + row)}"
         raise ValueError(
             f"{what} holds {values[row, *column]} in "
-            f"{place if column else where(first + row)}, where a finite number is "
+            f"{position if column else where(first + row)}, where a finite number is "
             "needed."
         )
 
@@ -156,7 +156,7 @@ def check_finite(
 def _counted(
     labels: dict[Any, float] | None, y: np.ndarray, weight: np.ndarray
 ) -> dict[Any, float] | None:
-    """Weights of the different targets; None where they are too many, or several."""
+    """Total weights of distinct labels; None if there are too many, or many targets."""
     if labels is None or y.ndim > 1:
         return None
     found, number = np.unique(y, return_inverse=True)
@@ -171,12 +171,16 @@ def _counted(
 
 
 class ArrayRows(RowSource):
-    """Rows of arrays that may be mapped from a disk (`np.memmap`); nothing is copied.
+    """Rows of arrays, which may be memory-mapped (`np.memmap`); nothing is copied.
 
     Parameters
     ----------
-    sample_weight
-        How many rows each row stands for.
+    X : array of shape (n_rows, n_columns)
+        Inputs.
+    y : array of shape (n_rows,) or (n_rows, n_targets), optional
+        Targets.
+    sample_weight : array of shape (n_rows,), optional
+        Weight of each row: the number of equal rows that it stands for.
     """
 
     def __init__(self, X: Any, y: Any = None, sample_weight: Any = None) -> None:
@@ -213,7 +217,7 @@ class ArrayRows(RowSource):
         return np.asarray(self.x[part]), y, weight
 
     def mark(self) -> str:
-        """Shape, type, and a few rows from all over."""
+        """A hash of shape, type, and a thousand rows from the whole array."""
         few = np.linspace(0, self.rows - 1, min(self.rows, 1_000)).astype(int)
         digest = hashlib.sha256(f"{self.x.shape} {self.x.dtype}".encode())
         for values in (self.x, self.y, self.weight):
@@ -271,17 +275,19 @@ class ConvertedRows(RowSource):
 
 
 class BatchRows(RowSource):
-    """Rows that some iterable hands over: batches `(X, y)` or `(X, y, weight)`.
+    """Rows of an iterable of batches, `(X, y)` or `(X, y, weight)`.
 
-    The iterable is gone through once, in the first pass of a fit, and its rows are
-    written to a temporary folder, from which all later passes read; a generator will
-    do. The folder is deleted with this object.
+    The first pass of a fit iterates once over the batches, so a generator is enough,
+    and writes the rows to a temporary folder. All later passes read from there. The
+    folder is deleted together with this object.
 
     Parameters
     ----------
-    folder
-        Where the temporary folder is made; by default where the system has its own
-        (`TMPDIR`).
+    batches : iterable of tuple of array
+        The batches.
+    folder : str or Path, optional
+        Where the temporary folder is created; by default in the temporary folder of the
+        system (`TMPDIR`).
     """
 
     def __init__(self, batches: Iterable[Any], folder: str | Path | None = None):
@@ -303,7 +309,7 @@ class BatchRows(RowSource):
         return range(0, self.rows, PIECE)
 
     def statistics(self) -> Statistics:
-        """Found while the rows are written, or from what was."""
+        """Statistics of all rows, computed while the rows are written."""
         return self._spool.statistics
 
     def read(self, first: int, last: int) -> Raw:
@@ -311,7 +317,7 @@ class BatchRows(RowSource):
         return self._spool.read(first, last)
 
     def mark(self) -> str:
-        """All that was written."""
+        """A hash of all rows."""
         return self._spool.digest
 
 
@@ -319,17 +325,17 @@ class BatchRows(RowSource):
 class Spool:
     """Rows in three files of a temporary folder."""
 
-    folder: Path  # deleted when this object goes
+    folder: Path  # deleted together with this object
     rows: int
     forms: dict[str, tuple[np.dtype, tuple[int, ...]]]  # type, and shape of one row
-    labels: np.ndarray | None  # of targets that are no numbers
+    labels: np.ndarray | None  # distinct targets, if these are not numbers
     statistics: Statistics
     digest: str
 
     @classmethod
-    def written(cls, batches: Iterable[Any], place: str | Path | None) -> Self:
-        """All rows of the batches, and their statistics."""
-        folder = Path(tempfile.mkdtemp(prefix="farrier-", dir=place))
+    def written(cls, batches: Iterable[Any], parent: str | Path | None) -> Self:
+        """Write all rows of the batches, and compute their statistics."""
+        folder = Path(tempfile.mkdtemp(prefix="farrier-", dir=parent))
         digest, labels, forms, rows = hashlib.sha256(), {}, {}, 0
 
         def parts() -> Iterator[tuple[int, Raw]]:
@@ -349,12 +355,12 @@ class Spool:
                 rows += len(x)
 
         try:
-            found = gathered(parts(), lambda row: f"row {row + 1} of all batches")
+            statistics = gathered(parts(), lambda row: f"row {row + 1} of all batches")
         except BaseException:
             shutil.rmtree(folder)
             raise
         names = np.array([*labels]) if labels else None
-        spool = cls(folder, rows, forms, names, found, digest.hexdigest())
+        spool = cls(folder, rows, forms, names, statistics, digest.hexdigest())
         weakref.finalize(spool, shutil.rmtree, folder, ignore_errors=True)
         return spool
 
@@ -390,7 +396,7 @@ def _append(path: Path, data: bytes, rows: int) -> None:
 
 
 def _checked(batches: Iterable[Any]) -> Iterator[tuple[np.ndarray, ...]]:
-    """Batches as arrays: floats of one type, targets of 64 bits or labels, weights."""
+    """Batches as arrays of one type each: inputs, targets or labels, weights."""
     forms = None
     for number, batch in enumerate(batches):
         if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
@@ -437,14 +443,14 @@ def _cut(batches: Iterable[tuple[np.ndarray, ...]]) -> Iterator[tuple]:
 
 @dataclass(frozen=True)
 class Lottery:
-    """A share of the rows, chosen by lot; or all others."""
+    """A random share of the rows; or, if not `drawn`, all other rows."""
 
     share: float
     seed: int
     drawn: bool = True
 
     def keeps(self, rows: np.ndarray) -> np.ndarray:
-        """Which of these row numbers are in it."""
+        """Which of these row numbers belong to the share."""
         return (row_hashes(rows, self.seed) < self.share) == self.drawn
 
 
@@ -455,20 +461,22 @@ class ParquetRows(RowSource):
 
     Parameters
     ----------
-    target
+    path : str or Path
+        The file or the folder.
+    target : str, optional
         The column to predict.
-    columns
-        The `columns` of another table, by which this one is read; by default they are
-        learned from it.
-    missing
-        "error": missing values are refused. "impute": they are filled in, and one more
-        input tells where.
-    task
-        "regression" or "classification"; by default found from the target.
-    drop
+    columns : Columns, optional
+        The `columns` of the table that a model was fitted to, to read this table in the
+        same way. By default they are learned from this table.
+    missing : {"error", "impute"}, default="error"
+        "error" refuses missing values. "impute" fills them in, and adds an input that
+        marks them.
+    task : {"regression", "classification"}, optional
+        By default chosen from the target.
+    drop : sequence of str, default=()
         Columns to leave out.
-    lottery
-        Which of the rows are used; by default all.
+    lottery : Lottery, optional
+        The rows that are used; by default all.
     """
 
     def __init__(
@@ -496,7 +504,7 @@ class ParquetRows(RowSource):
 
     @cached_property
     def learned(self) -> Learned:
-        """What one pass over the rows says of the columns."""
+        """What one pass over the rows has learned of the columns."""
         if self.target is None:
             raise TableError("Name the column to predict: `target`.")
         others = Seen(self.target)
@@ -513,7 +521,7 @@ class ParquetRows(RowSource):
         return found
 
     def _check_others(self, others: Seen, found: Learned) -> None:
-        """Refuse a lottery that leaves a label without any row to learn it from."""
+        """Refuse a selection that holds out all rows of a label."""
         number = found.columns.labels == "number"
         known = found.labels
         new = [
@@ -527,7 +535,7 @@ class ParquetRows(RowSource):
 
     @cached_property
     def columns(self) -> Columns:
-        """How the table becomes inputs."""
+        """How columns of the table become inputs."""
         return self.learned.columns
 
     @property
@@ -542,17 +550,17 @@ class ParquetRows(RowSource):
 
     @property
     def pieces(self) -> Sequence[int]:
-        """Row groups; parts of them, where they are large."""
+        """Row groups, or parts of large ones."""
         return [0, *self._ends[:-1]]
 
     @cached_property
     def _ends(self) -> list[int]:
-        """Numbers after the last row of each piece, among the rows that are used."""
-        counts = [int(self._keeps(*cut).sum()) for cut in self._own_cuts]
+        """The row after the last one of each piece, counting the rows that are used."""
+        counts = [int(self._keeps(*cut).sum()) for cut in self._input_cuts]
         return np.cumsum(counts).tolist()
 
     @cached_property
-    def _own_cuts(self) -> list[tuple[int, int]]:
+    def _input_cuts(self) -> list[tuple[int, int]]:
         return self._cuts(len(self.names))
 
     def _cuts(self, values: int) -> list[tuple[int, int]]:
@@ -565,7 +573,7 @@ class ParquetRows(RowSource):
         ]
 
     def _kept(self, first: int, last: int) -> Frame:
-        """Rows of the table, those that are used."""
+        """The rows of the table that are used."""
         return self.table.frame(first, last)[self._keeps(first, last)]
 
     def _keeps(self, first: int, last: int) -> np.ndarray:
@@ -576,7 +584,7 @@ class ParquetRows(RowSource):
         return self.lottery.keeps(rows)
 
     def others(self) -> "ParquetRows":
-        """The rows that the lottery leaves out, read in the same way."""
+        """The rows that are not used, read in the same way."""
         assert self.lottery is not None
         lottery = replace(self.lottery, drawn=not self.lottery.drawn)
         return ParquetRows(
@@ -588,12 +596,12 @@ class ParquetRows(RowSource):
         )
 
     def frame(self, first: int, last: int) -> Frame:
-        """The rows as they stand in the table, under their numbers there."""
+        """The rows as in the table, indexed by their numbers there."""
         if self.lottery is None:
             return self.table.frame(first, last)
         parts = []
         begins = [0, *self._ends[:-1]]
-        for cut, begin, end in zip(self._own_cuts, begins, self._ends, strict=True):
+        for cut, begin, end in zip(self._input_cuts, begins, self._ends, strict=True):
             low, high = max(begin, first) - begin, min(end, last) - begin
             if low < high:
                 parts.append(self._kept(*cut).iloc[low:high])
@@ -609,8 +617,8 @@ class ParquetRows(RowSource):
             x = self.columns.features(frame)
             y = self.columns.targets(frame) if self.target is not None else None
         except TableError as error:
-            place = self.table.where(int(frame.index[0]))
-            raise TableError(f"From {place} on: {error}") from error
+            where = self.table.where(int(frame.index[0]))
+            raise TableError(f"From {where} on: {error}") from error
         return x, y, np.ones(last - first)
 
     @cached_property
@@ -618,7 +626,7 @@ class ParquetRows(RowSource):
         return self.read(0, 1)
 
     def statistics(self) -> Statistics:
-        """From the pass in which the columns are learned."""
+        """Statistics of all rows, from the pass in which the columns are learned."""
         if "learned" not in vars(self) and "columns" in vars(self):
             return super().statistics()
         found = self.learned
@@ -628,16 +636,16 @@ class ParquetRows(RowSource):
         return Statistics(found.x, found.y, found.labels, sample)
 
     def mark(self) -> str:
-        """Footers of the files, and how they are read."""
+        """The footers of the files, the columns and the selection of rows."""
         return f"{self.table.mark()} {self.columns.to_json()} {self.lottery}"
 
 
 def as_source(X: Any, y: Any, sample_weight: Any) -> RowSource | None:
-    """Rows that are not to be taken into memory, or None: arrays as they are."""
+    """The source in `X`, or a large memory-mapped array as a source, or None."""
     if isinstance(X, RowSource):
         if y is not None or sample_weight is not None:
             raise ValueError(
-                f"{type(X).__name__} has the targets and weights of its rows in it: "
+                f"{type(X).__name__} includes the targets and weights of its rows: "
                 "give neither `y` nor `sample_weight`."
             )
         return X

@@ -1,10 +1,10 @@
-"""Training from rows that are not on the device: batch after batch, read ahead.
+"""Training on rows that are not on the device: batches are read in advance.
 
-The rows are cut into lanes: lane l of L has the rows from l N / L to (l + 1) N / L, and
-gives 1 / L of each batch. In each pass a lane takes its pieces (row groups of a file)
-in an order of its own, a few at a time, and shuffles their rows. The batch of a step
-depends on the key and on the step alone: a run goes on in the middle of a pass, and any
-number of processes, each with its share of the lanes, sees the same batches.
+The rows are divided into lanes: lane l of L has the rows from l N / L to (l + 1) N / L,
+and supplies 1 / L of each batch. In each pass a lane reads its pieces (row groups of a
+file) in a new random order, a few at a time, and shuffles their rows. The batch of a
+step depends only on the key and the step: a run can be resumed in the middle of a pass,
+and any number of processes, each with its share of the lanes, uses the same batches.
 """
 
 import bisect
@@ -31,10 +31,10 @@ from .placement import ONE_DEVICE, AbstractPlacement
 from .rows import Raw, RowSource
 
 LANES = 8
-BUFFER_ROWS = 2**16  # of each lane, shuffled together; at least a piece
-BLOCK_VALUES = 2**22  # inputs that go to the device at once
-PLACES = 16  # from which a few rows are taken
-AHEAD = 2  # blocks that are read while the device is at work
+BUFFER_ROWS = 2**16  # rows of a lane that are shuffled together; at least a piece
+BLOCK_VALUES = 2**22  # inputs that are sent to the device at once
+PLACES = 16  # positions from which sample inputs are read
+AHEAD = 2  # blocks that are read while the device computes
 
 Part: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]  # inputs, targets, weights
 Pieces: TypeAlias = list[tuple[int, int]]  # first rows, and the rows after the last
@@ -45,22 +45,22 @@ class Block(eqx.Module):
 
     x: Float[Array, "steps batch d_in"]
     y: Float[Array, "steps batch targets"] | Int[Array, "steps batch"]
-    weight: Float[Array, "steps batch"]  # rows of the data set that each stands for
+    weight: Float[Array, "steps batch"]  # number of rows that each row represents
 
 
 @dataclass
 class Lane:
-    """Rows from `first` to before `last` of a source, in the order of each pass."""
+    """The rows from `first` to before `last` of a source, shuffled in each pass."""
 
     source: RowSource
     first: int
     last: int
-    seed: tuple[int, ...]  # of its orders
+    seed: tuple[int, ...]  # of the order of its rows
     _plan: tuple[int, list[Pieces]] = (-1, [])  # of one pass
     _buffer: tuple[Pieces, Part] | None = None
 
     def take(self, epoch: int, first: int, count: int) -> Part:
-        """So many rows of a pass from its row `first` on; fewer at its end."""
+        """`count` rows of a pass from row `first` on; fewer at the end of the pass."""
         parts = []
         begin = 0
         for buffer in self._buffers(epoch):
@@ -72,11 +72,11 @@ class Lane:
                 parts.append((x, y, weight))
             begin = end
         if not parts:
-            parts = [self.source.read(self.first, self.first)]
+            parts = [_joined([self.source.read(self.first, self.first)])]
         return parts[0] if len(parts) == 1 else _joined(parts)
 
     def _buffers(self, epoch: int) -> list[Pieces]:
-        """The pieces of this lane in the order of a pass, a few together."""
+        """The pieces of this lane in the order of a pass, grouped into buffers."""
         if self._plan[0] != epoch:
             starts = self.source.pieces
             low = bisect.bisect_right(starts, self.first)
@@ -139,7 +139,7 @@ class Stream:
         placement: AbstractPlacement = ONE_DEVICE,
     ) -> None:
         self.rows = source.rows
-        self.share = max(1, batch_size // LANES)  # rows that a lane gives to a batch
+        self.share = max(1, batch_size // LANES)  # rows of a lane in each batch
         self.batch_size = LANES * self.share
         self._source = source
         self._placement = placement
@@ -155,11 +155,11 @@ class Stream:
         ]
         self._skip = first - self.share * numbers.start  # rows that others read
         self._reader: Iterator[tuple[int, Part]] = iter(())
-        self._begins: int | None = None  # the step at which its next block begins
+        self._begins: int | None = None  # step at which the reader's next block begins
 
     @property
     def shuffled(self) -> int:
-        """Rows that are shuffled for a pass: all."""
+        """All rows are shuffled for a pass."""
         return self.rows
 
     @property
@@ -208,7 +208,7 @@ class Stream:
             return placement.gathered(state), jnp.stack(records)
 
     def _next(self, step: int, steps_per_record: int) -> Block:
-        """The block that begins at a step; those after it are read meanwhile."""
+        """The block that begins at a step; the next ones are read in the background."""
         with self._placement.group.together():
             if self._begins != step:
                 blocks = self._without_reader()._blocks(step, steps_per_record)
@@ -228,7 +228,7 @@ class Stream:
         return twin
 
     def _blocks(self, first: int, steps_per_record: int) -> Iterator[tuple[int, Part]]:
-        """From a step on, without end, blocks and the steps at which the next begin."""
+        """Blocks from a step on, without end, and the step after each block."""
         values = self.batch_size * self._source.read(0, 1)[0].shape[1]
         parts = -(-steps_per_record * values // BLOCK_VALUES)
         length = -(-steps_per_record // parts)
@@ -240,9 +240,9 @@ class Stream:
                 yield min(begin + length, ends), (x, y, weight)
 
     def batch(self, step: int) -> Part:
-        """The rows of a step from the lanes that are read here; weights are as in (T1).
+        """The local rows of a step, with weights as in (T1).
 
-        A lane that has no rows left in a pass gives rows of weight 0.
+        A lane that has no rows left in a pass supplies rows of weight 0.
         """
         epoch, number = divmod(step, self.batches)
         parts = []
@@ -267,7 +267,7 @@ def run_block(
     *,
     key: PRNGKeyArray,
 ) -> tuple[TrainState, Float[Array, " terms_and_one"]]:
-    """The steps of a block that come before `stop`; their terms are added to `sums`."""
+    """Run the steps of a block before `stop`, and add their terms to `sums`."""
     arrays, static = eqx.partition(state, eqx.is_array)
     shard = placement.shard
 
@@ -295,7 +295,7 @@ Item = TypeVar("Item")
 
 
 def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """The same items, made by a thread that is a few of them ahead."""
+    """The same items, computed in advance by a thread."""
     ready: queue.Queue[Item | BaseException] = queue.Queue(AHEAD)
     stopped = threading.Event()
 
@@ -313,7 +313,7 @@ def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
                 put(item)
                 if stopped.is_set():
                     return
-        except BaseException as error:  # goes to who waits for the item
+        except BaseException as error:  # raised where the item is used
             put(error)
         else:
             put(StopIteration())
