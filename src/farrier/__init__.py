@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .estimators import (
         HorseshoeClassifier,
         HorseshoeRegressor,
+        TableModel,
         TrainingWarning,
         fit_many,
         load,
@@ -63,6 +64,7 @@ __all__ = [
     "RegularisedHorseshoe",
     "Restarts",
     "ScaleMixture",
+    "TableModel",
     "Tied",
     "TrainingWarning",
     "datasets",
@@ -99,6 +101,7 @@ _HOMES = {
     "distributed": ".scale.placement",
     "HorseshoeClassifier": ".estimators",
     "HorseshoeRegressor": ".estimators",
+    "TableModel": ".estimators",
     "TrainingWarning": ".estimators",
     "fit_many": ".estimators",
     "load": ".estimators",

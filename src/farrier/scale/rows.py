@@ -20,7 +20,7 @@ import numpy as np
 
 from ..tables.columns import ERROR
 from ..tables.files import Frame, TableError, imported
-from ..tables.learn import Learned, Seen, learn
+from ..tables.learn import ColumnSummary, Learned, learn
 from ..tables.table import MOST_CLASSES, Columns, column_of
 from ..units import Moments, Sample, lots
 from .parquet import LARGE, Parquet
@@ -453,7 +453,7 @@ class ParquetRows(RowSource):
         """What one pass over the rows says of the columns."""
         if self.target is None:
             raise TableError("Name the column to predict: `target`.")
-        others = Seen(self.target)
+        others = ColumnSummary(self.target)
 
         def frames() -> Iterator[Frame]:
             for first, last in self._cuts(len(self.table.names)):
@@ -466,7 +466,7 @@ class ParquetRows(RowSource):
         self._check_others(others, found)
         return found
 
-    def _check_others(self, others: Seen, found: Learned) -> None:
+    def _check_others(self, others: ColumnSummary, found: Learned) -> None:
         """Refuse a lottery that leaves a label without any row to learn it from."""
         number = found.columns.labels == "number"
         known = found.labels
