@@ -65,8 +65,9 @@ def from_json(annotation: Any, value: Any, name: str = "") -> Any:
             _refuse("an object", value, name)
         return {n: from_json(arguments[1], v, _join(name, n)) for n, v in value.items()}
     if is_typeddict(annotation):
-        required = annotation.__required_keys__
-        return _fields(annotation, get_type_hints(annotation), required, value, name)
+        hints = get_type_hints(annotation)
+        required = [field for field in hints if field in annotation.__required_keys__]
+        return _fields(annotation, hints, required, value, name)
     if dataclasses.is_dataclass(annotation):
         return _dataclass(annotation, value, name)
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):

@@ -344,7 +344,11 @@ def test_the_task_is_found_and_explained(values, task, why, labels):
         ({"a": [1, 2, 3], "y": [*"uvu"]}, {"task": "regression"}, "'u' in row 1"),
         ({"a": [1, 2, 3], "y": [1, 2, 3]}, {"task": "sorting"}, "got 'sorting'"),
         ({"a": [1, 2, 3], "y": [1, 2, 3]}, {"missing": "guess"}, "got 'guess'"),
-        ({"a": [1, 2, 3], "y": ["2024-01-01"] * 3}, {}, "'y' holds dates; it must hold numbers or labels"),
+        (
+            {"a": [1, 2, 3], "y": ["2024-01-01"] * 3},
+            {},
+            "'y' holds dates; it must hold numbers or labels",
+        ),
     ],
 )
 def test_a_table_that_cannot_be_learned_from_is_told(frame, settings, reason):

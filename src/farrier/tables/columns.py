@@ -261,9 +261,7 @@ def _numeric_fill(column: Column) -> float:
     return column.fill if isinstance(column.fill, float | int) else math.nan
 
 
-_ENCODERS: dict[
-    Kind, Callable[[Column, Series, np.ndarray], Iterator[np.ndarray]]
-] = {
+_ENCODERS: dict[Kind, Callable[[Column, Series, np.ndarray], Iterator[np.ndarray]]] = {
     "number": _encode_number,
     "boolean": _encode_boolean,
     "category": _encode_category,

@@ -307,7 +307,8 @@ class TableModel:
         TableModel
             The model that was saved.
         """
-        return cls(Columns.from_json(header["columns"]), estimator, header["about"])
+        about = from_json(TrainingTable, header["about"], "about")
+        return cls(Columns.from_json(header["columns"]), estimator, about)
 
     @classmethod
     def around(cls, estimator: Estimator) -> Self:
