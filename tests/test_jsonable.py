@@ -1,4 +1,4 @@
-"""Dataclasses to JSON and back: every annotation is checked, every error names a field."""
+"""Dataclasses to JSON and back: annotations are checked, errors name the field."""
 
 import enum
 import json
@@ -82,7 +82,7 @@ def test_an_object_comes_back():
         ({"inner": [{"name": "x", "size": -1}]}, r"`inner\[0\]`: size -1 is negative"),
         (
             {"inner": [{"name": "x", "size": 1.5}]},
-            r"`inner\[0\].size` must be an integ",
+            r"`inner\[0\].size` must be an int",
         ),
         ({"inner": ["x"]}, r"`inner\[0\]` must be an object with the fields of Inner"),
         ({"pair": [1, "z", 2]}, "`pair` must be a list of 2 entries"),
@@ -121,5 +121,5 @@ def test_a_whole_number_is_also_a_float():
 def test_what_has_no_json_form_is_refused():
     with pytest.raises(TypeError, match="set has no JSON form"):
         to_json({"a": {1, 2}})
-    with pytest.raises(TypeError, match="does not support the annotation .*set"):
+    with pytest.raises(TypeError, match=r"does not support the annotation .*set"):
         from_json(set, [])

@@ -105,7 +105,7 @@ def test_columns_are_found_by_their_names():
     np.testing.assert_allclose(model.predict(X), [110, 310])
     np.testing.assert_allclose(model.predict(pd.DataFrame(X)), [110, 310])
     np.testing.assert_allclose(model.predict([[0.0], [1.0]]), [110, 310])
-    with pytest.raises(ValueError, match="no column 'size'. It needs 'size'"):
+    with pytest.raises(ValueError, match=r"no column 'size'\. It needs 'size'"):
         model.predict({"other": [1.0]})
 
 

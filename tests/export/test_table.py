@@ -75,11 +75,11 @@ def test_what_a_graph_cannot_refuse_becomes_nan(table_model, frame):
 
 
 def test_a_numpy_file_takes_numbers_only(table_model, number_model, rows, tmp_path):
-    with pytest.raises(ValueError, match="column 'size' has missing values.*to ONNX"):
+    with pytest.raises(ValueError, match=r"column 'size' has missing values.*to ONNX"):
         to_numpy(table_model)
     wood = replace(table_model.columns.columns[1], indicator=False)
     columns = replace(table_model.columns, columns=(wood,))
-    with pytest.raises(ValueError, match="column 'wood' is a category.*to ONNX"):
+    with pytest.raises(ValueError, match=r"column 'wood' is a category.*to ONNX"):
         _names_of_numbers(columns)
     to_numpy(number_model, tmp_path / "small.npz")
     predictor = Predictor.load(tmp_path / "small.npz")
