@@ -68,7 +68,7 @@ def from_json(annotation: Any, value: Any, name: str = "") -> Any:
         hints = get_type_hints(annotation)
         required = [field for field in hints if field in annotation.__required_keys__]
         return _fields(annotation, hints, required, value, name)
-    if dataclasses.is_dataclass(annotation):
+    if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
         return _dataclass(annotation, value, name)
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         members = {to_json(member): member for member in annotation}

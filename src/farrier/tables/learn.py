@@ -31,6 +31,7 @@ from .table import (
     MOST_CLASSES,
     REGRESSION,
     Columns,
+    Task,
     as_frame,
     check_missing,
     check_targets,
@@ -313,7 +314,7 @@ def learn(
     )
 
 
-def find_task(y: Series) -> tuple[str, str]:
+def find_task(y: Series) -> tuple[Task, str]:
     """The task that suits a target column, and a sentence that explains why.
 
     Strings, booleans, two different values, and up to ten whole numbers of which each
@@ -371,7 +372,7 @@ def _refuse_missing(
 
 def _checked_target(
     y: ColumnSummary, task: str | None, where: Callable[[int], str]
-) -> tuple[str, str]:
+) -> tuple[Task, str]:
     """The task, and why; an error about a target that has no value in some rows."""
     suitable, why = _task_of(y)
     if y.missing:
@@ -379,7 +380,7 @@ def _checked_target(
     return suitable if task is None else checked_task(task), why
 
 
-def _task_of(y: ColumnSummary) -> tuple[str, str]:
+def _task_of(y: ColumnSummary) -> tuple[Task, str]:
     """The task that suits the summary of a target, and why."""
     name = y.name
     if not y.known:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -19,8 +19,10 @@ from .columns import (
 )
 from .files import Frame, TableError, imported
 
-REGRESSION, CLASSIFICATION = "regression", "classification"
-TASKS = (REGRESSION, CLASSIFICATION)
+Task: TypeAlias = Literal["regression", "classification"]
+REGRESSION: Literal["regression"] = "regression"
+CLASSIFICATION: Literal["classification"] = "classification"
+TASKS: tuple[Task, Task] = (REGRESSION, CLASSIFICATION)
 MOST_CLASSES = 1_000
 
 
@@ -47,7 +49,7 @@ class Columns:
 
     columns: tuple[Column, ...]
     target: str | None
-    task: Literal["regression", "classification"] = REGRESSION
+    task: Task = REGRESSION
     labels: Literal["text", "number"] = "text"
 
     def __post_init__(self) -> None:
@@ -207,8 +209,9 @@ def check_missing(missing: str) -> None:
         raise TableError(f"`missing` must be {ERROR!r} or {IMPUTE!r}, got {missing!r}.")
 
 
-def checked_task(task: str) -> str:
+def checked_task(task: str) -> Task:
     """The task; a TableError if it is unknown."""
-    if task not in TASKS:
-        raise TableError(f"`task` must be one of {[*TASKS]}, got {task!r}.")
-    return task
+    for known in TASKS:
+        if task == known:
+            return known
+    raise TableError(f"`task` must be one of {[*TASKS]}, got {task!r}.")
