@@ -346,7 +346,7 @@ def _first_bad_row(
 
 
 def _check_quotes(path: Path, delimiter: str, columns: int, *, is_gzip: bool) -> None:
-    """Refuse a quote that is never closed, which turns all later lines into one value."""
+    """Refuse an unclosed quote, which turns all later lines into one value."""
     with (gzip.open if is_gzip else open)(path, "rb") as file:
         blocks = iter(lambda: file.read(BLOCK), b"")
         quotes = sum(block.count(b'"') for block in blocks)
