@@ -287,6 +287,7 @@ def learn(
         The columns, and what a fit has to know about all rows.
     """
     check_missing(missing)
+    chosen = None if task is None else checked_task(task)
     summaries, rows = _summaries(frames, target, sample_rows)
     y = summaries.pop(target)
     inputs = [*summaries.values()]
@@ -297,17 +298,18 @@ def learn(
         )
     if missing == ERROR:
         _refuse_missing(inputs, where)
-    task, why = _checked_target(y, task, where)
-    number = task == CLASSIFICATION and y.kind == "number" and y.whole
-    labels = _labels(y, as_number=number) if task == CLASSIFICATION else {}
-    check_targets(y.name, task, sorted(labels), y.known)
+    suitable, why = _checked_target(y, where)
+    chosen = chosen or suitable
+    number = chosen == CLASSIFICATION and y.kind == "number" and y.whole
+    labels = _labels(y, as_number=number) if chosen == CLASSIFICATION else {}
+    check_targets(y.name, chosen, sorted(labels), y.known)
     columns = [s.column(rows[s.name], missing=missing) for s in inputs]
     pairs = [*zip(inputs, columns, strict=True)]
     return Learned(
-        Columns(tuple(columns), target, task, "number" if number else "text"),
+        Columns(tuple(columns), target, chosen, "number" if number else "text"),
         why,
         Moments.beside([summary.feature_moments(column) for summary, column in pairs]),
-        _target_moments(y, rows[target]) if task == REGRESSION else None,
+        _target_moments(y, rows[target]) if chosen == REGRESSION else None,
         labels,
         rows,
         [summary.description(rows[summary.name]) for summary in inputs],
@@ -370,14 +372,12 @@ def _refuse_missing(
 # -- the target --------------------------------------------------------------------
 
 
-def _checked_target(
-    y: ColumnSummary, task: str | None, where: Callable[[int], str]
-) -> tuple[Task, str]:
-    """The task, and why; an error about a target that has no value in some rows."""
-    suitable, why = _task_of(y)
+def _checked_target(y: ColumnSummary, where: Callable[[int], str]) -> tuple[Task, str]:
+    """The suitable task, and why; an error about a target that has no value in some rows."""
+    task, why = _task_of(y)
     if y.missing:
         raise missing_targets(y.name, where(y.first_missing), y.missing)
-    return suitable if task is None else checked_task(task), why
+    return task, why
 
 
 def _task_of(y: ColumnSummary) -> tuple[Task, str]:
