@@ -373,7 +373,7 @@ def _refuse_missing(
 
 
 def _checked_target(y: ColumnSummary, where: Callable[[int], str]) -> tuple[Task, str]:
-    """The suitable task, and why; an error about a target that has no value in some rows."""
+    """The suitable task, and why; an error if the target is missing in some rows."""
     task, why = _task_of(y)
     if y.missing:
         raise missing_targets(y.name, where(y.first_missing), y.missing)
