@@ -14,7 +14,7 @@ import pandas as pd
 
 from farrier import Horseshoe, HorseshoeClassifier, HorseshoeRegressor
 from farrier.estimators import TableModel
-from farrier.tables import Columns, describe
+from farrier.tables import learn
 
 ROWS = 60
 SETTINGS = {"max_iter": 60, "learning_rate_init": 0.05, "n_draws": 20}
@@ -60,11 +60,12 @@ def main(folder: Path) -> None:
     classifier = HorseshoeClassifier((6, 4), "tanh", random_state=1, **SETTINGS)
     classifier.fit(X, labels).save(folder / "classifier.safetensors")
     frame = table()
-    columns = Columns.learn(frame, "price", missing="impute")
+    learned = learn([frame], "price", missing="impute")
+    columns = learned.columns
     estimator = HorseshoeRegressor((8,), random_state=2, **SETTINGS)
     estimator.fit(columns.features(frame), columns.targets(frame))
     about = {"file": "prices.csv", "rows": ROWS, "why": "It has numbers."}
-    about |= {"columns": describe(columns, frame), "holdout": {"rows": 3, "rmse": 0.5}}
+    about |= {"columns": learned.described, "holdout": {"rows": 3, "rmse": 0.5}}
     model = TableModel(columns, estimator, about)
     model.save(folder / "table.safetensors")
     expected = {

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .estimators import (
         HorseshoeClassifier,
         HorseshoeRegressor,
+        TableModel,
         TrainingWarning,
         fit_many,
         load,
@@ -53,6 +54,7 @@ __all__ = [
     "Nuts",
     "ParquetRows",
     "ScaleMixture",
+    "TableModel",
     "Training",
     "TrainingWarning",
     "datasets",
@@ -83,6 +85,7 @@ _HOMES = {
     "distributed": ".scale.placement",
     "HorseshoeClassifier": ".estimators",
     "HorseshoeRegressor": ".estimators",
+    "TableModel": ".estimators",
     "TrainingWarning": ".estimators",
     "fit_many": ".estimators",
     "load": ".estimators",

@@ -171,7 +171,7 @@ def stop(done, note):
     ("options", "reason"),
     [
         (("--target", "cost"), "no column 'cost'. It has 'size', 'colour'"),
-        (("--target", "price"), "Values are missing in 'size' (9), of 60 rows"),
+        (("--target", "price"), "Values are missing in 'size' (9, row 1), of 60 rows"),
         (("--target", "price", "--drop", "sizes"), "no column 'sizes'"),
         (("--target", "price", "--drop", "price"), "--drop names the target"),
         (("--target", "price", "--missing", "guess"), "got 'guess'"),

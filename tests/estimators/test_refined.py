@@ -106,8 +106,6 @@ def test_export_predicts_the_same(fitted, classes):
     labels = export.to_numpy(classes[0])
     expected = classes[0].compact().predict_proba(X)
     np.testing.assert_allclose(labels.predict_proba(X), expected, atol=1e-5)
-    with pytest.raises(ValueError, match="has no moments to carry"):
-        export.to_numpy(fitted, method=export.Moments())
 
 
 def test_summary_speaks_of_the_sampling(fitted):

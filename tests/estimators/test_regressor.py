@@ -773,7 +773,7 @@ def test_another_noise_is_another_network(fitted):
 
 @pytest.mark.slow
 def test_a_regularised_horseshoe_goes_round(tmp_path):
-    """Fit, file and export by moments (G4)."""
+    """Fit and file (G4)."""
     prior = RegularisedHorseshoe(expected_nodes=3, rows=60, half_cauchy="quadrature")
     X = np.random.default_rng(0).normal(size=(60, 2))
     y = np.abs(X[:, 0])
@@ -784,8 +784,6 @@ def test_a_regularised_horseshoe_goes_round(tmp_path):
     read = load(tmp_path / "model.safetensors")
     assert read.prior == prior
     np.testing.assert_array_equal(read.predict(X), model.predict(X))
-    moments = export.to_numpy(model, method=export.Moments())
-    assert np.corrcoef(moments.predict(X), model.predict(X))[0, 1] > 0.99
 
 
 @pytest.mark.parametrize(

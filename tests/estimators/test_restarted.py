@@ -89,8 +89,6 @@ def test_files_compaction_and_export(fitted, tmp_path):
     small = model.compact()
     predictor = export.to_numpy(model)
     np.testing.assert_allclose(predictor.predict(X), small.predict(X), atol=1e-5)
-    with pytest.raises(ValueError, match="has no moments to carry"):
-        export.to_numpy(model, method=export.Moments())
     summary = model.summary(X, Y)
     assert summary["restarts"].startswith("3 fits of bound ")
     assert summary["restarts"].count("weight 0.33") == 3

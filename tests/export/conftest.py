@@ -6,9 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from farrier import HorseshoeClassifier, HorseshoeRegressor, TrainingWarning
-from farrier.tables import Columns
-from farrier.tables.model import TableModel
+from farrier import (
+    HorseshoeClassifier,
+    HorseshoeRegressor,
+    TableModel,
+    TrainingWarning,
+)
+from farrier.tables import learn
 
 ROWS = 60
 SETTINGS = {"max_iter": 60, "n_draws": 16, "random_state": 0, "shrink": False}
@@ -35,14 +39,8 @@ def regressor(rows):
 
 
 @pytest.fixture(scope="session")
-def correlated(rows):
-    y = 1e6 + 50 * np.tanh(rows[:, 0]) + rows[:, 1] - 1e6
-    return quick(HorseshoeRegressor((6,), posterior="node", **SETTINGS), rows, y)
-
-
-@pytest.fixture(scope="session")
 def noisy(rows):
-    """A noise that depends on the row."""
+    """Two targets with heteroscedastic noise."""
     z = np.random.default_rng(2).normal(size=(len(rows), 2))
     y = np.column_stack([rows[:, 0], rows[:, 1]]) + [0.1, 10] * np.exp(rows[:, :1]) * z
     model = HorseshoeRegressor((6,), likelihood="heteroscedastic", **SETTINGS)
@@ -79,7 +77,14 @@ def frame():
 
 @pytest.fixture(scope="session")
 def table_model(frame):
-    columns = Columns.learn(frame, "price", missing="impute")
+    columns = learn([frame], "price", missing="impute").columns
     model = HorseshoeRegressor((5,), "tanh", **SETTINGS)
     quick(model, columns.features(frame), columns.targets(frame))
     return TableModel(columns, model.compact())
+
+
+@pytest.fixture(scope="session")
+def number_model(rows, regressor):
+    """A model of a table whose columns are all numbers."""
+    frame = pd.DataFrame(rows, columns=[*"abc"]).assign(y=regressor.predict(rows))
+    return TableModel(learn([frame], "y").columns, regressor)

@@ -8,11 +8,10 @@ import onnxruntime
 import pytest
 
 from farrier import HorseshoeRegressor
-from farrier.export import Draws, Moments, to_numpy, to_onnx
+from farrier.export import to_numpy, to_onnx
 from farrier.export.portable import Predictor
 
 CLOSE = 1e-4
-EXACT = {"draws": Draws(), "moments": Moments()}
 
 
 def run(model, inputs) -> tuple[dict[str, Any], Any]:
@@ -40,22 +39,20 @@ def test_regression_has_farriers_numbers(regressor, rows, tmp_path):
     assert "nodes kept" in about["compaction"]
 
 
-@pytest.mark.parametrize("method", EXACT)
-def test_numpy_and_onnx_agree(
-    regressor, correlated, classifier, rows, method, tmp_path
-):
-    """(P1), and (E1, E2, E3, N6): the two writings of one computation."""
-    for model in (regressor, correlated, classifier):
-        to_numpy(model, tmp_path / "small.npz", method=EXACT[method])
-        plain = Predictor.load(tmp_path / "small.npz")
-        found, _ = run(to_onnx(model, method=EXACT[method]), {"X": rows})
+@pytest.mark.parametrize("draws", [None, 5])
+def test_numpy_and_onnx_agree(regressor, classifier, rows, draws, tmp_path):
+    """(P1): two implementations of the same computation."""
+    for model in (regressor, classifier):
+        to_numpy(model, tmp_path / "small.npz", draws=draws)
+        predictor = Predictor.load(tmp_path / "small.npz")
+        found, _ = run(to_onnx(model, draws=draws), {"X": rows})
         if model is classifier:
-            p = plain.predict_proba(rows)
+            p = predictor.predict_proba(rows)
             np.testing.assert_allclose(found["probabilities"], p, atol=1e-6)
-            np.testing.assert_array_equal(found["label"], plain.predict(rows))
+            np.testing.assert_array_equal(found["label"], predictor.predict(rows))
             continue
-        mean, std = plain.predict(rows, return_std=True)
-        low, high = plain.predict_interval(rows)
+        mean, std = predictor.predict(rows, return_std=True)
+        low, high = predictor.predict_interval(rows)
         for value, expected in (
             (found["mean"], mean),
             (found["std"], std),
@@ -65,20 +62,22 @@ def test_numpy_and_onnx_agree(
             assert np.abs((value - expected) / std).max() < CLOSE
 
 
-@pytest.mark.parametrize("method", EXACT)
-def test_numpy_and_onnx_agree_on_noise_by_the_row(noisy, rows, method, tmp_path):
-    """Two targets, each with a noise of its own (L4), (E4)."""
-    to_numpy(noisy, tmp_path / "small.npz", method=EXACT[method])
-    plain = Predictor.load(tmp_path / "small.npz")
-    found, _ = run(to_onnx(noisy, method=EXACT[method]), {"X": rows})
-    mean, std = plain.predict(rows, return_std=True)
+def test_numpy_and_onnx_agree_on_heteroscedastic_noise(noisy, rows, tmp_path):
+    """Two targets, each with a noise that depends on the row (L4)."""
+    to_numpy(noisy, tmp_path / "small.npz")
+    predictor = Predictor.load(tmp_path / "small.npz")
+    found, _ = run(to_onnx(noisy), {"X": rows})
+    mean, std = predictor.predict(rows, return_std=True)
     assert np.abs((found["mean"] - mean) / std).max() < CLOSE
     np.testing.assert_allclose(found["std"], std, rtol=CLOSE)
     assert (std.max(0) > 1.2 * std.min(0)).all()
+    low, high = predictor.predict_interval(rows, 0.9)
+    ends = found["quantiles"] - np.stack([low, high], axis=-1)
+    assert np.abs(ends / std[..., None]).max() < CLOSE
 
 
-def test_numpy_has_farriers_numbers(regressor, correlated, noisy, classifier, rows):
-    for model in (regressor, correlated, noisy):
+def test_numpy_has_farriers_numbers(regressor, noisy, classifier, rows):
+    for model in (regressor, noisy):
         mean, std = model.predict(rows, return_std=True)
         found = to_numpy(model).predict(rows, return_std=True)
         np.testing.assert_allclose((found[0] - mean) / std, 0, atol=1e-5)
@@ -102,7 +101,7 @@ def test_classification_has_farriers_numbers(classifier, rows):
 
 
 def test_one_row_and_fewer_draws(regressor, rows):
-    few = to_onnx(regressor, method=Draws(count=4))
+    few = to_onnx(regressor, draws=4)
     assert len(few.SerializeToString()) < len(to_onnx(regressor).SerializeToString())
     whole, _ = run(few, {"X": rows})
     one, _ = run(few, {"X": rows[:1]})
@@ -112,6 +111,9 @@ def test_one_row_and_fewer_draws(regressor, rows):
 def test_bad_requests_are_refused(regressor):
     with pytest.raises(ValueError, match=r"between 0 and 1, got \(0\.5, 1\)"):
         to_onnx(regressor, quantiles=(0.5, 1))
+    for convert in (to_onnx, to_numpy):
+        with pytest.raises(ValueError, match="`draws` must be at least 2, got 1"):
+            convert(regressor, draws=1)
     with pytest.raises(TypeError, match="got list"):
         to_onnx([])
     with pytest.raises(ValueError, match="not fitted"):

@@ -1,21 +1,16 @@
 """Predictions by NumPy alone."""
 
-import math
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
-from scipy import integrate, stats
+from scipy import optimize, stats
 
 from farrier.export import portable
-from farrier.export.portable import (
-    Predictor,
-    activation_moments,
-    expected_softmax,
-    normal_cdf,
-)
+from farrier.export.portable import Predictor, normal_cdf
 
 RULE = """
 import sys
@@ -41,45 +36,16 @@ def test_normal_cdf_agrees_with_scipy():
     assert tail == pytest.approx(stats.norm.cdf(-7.0), rel=1e-3)
 
 
-@pytest.mark.parametrize("name", portable.ACTIVATIONS)
-@pytest.mark.parametrize(("mean", "sd"), [(0.3, 0.8), (-1.2, 0.5), (4.0, 0.01)])
-def test_activation_moments_agree_with_quadrature(name, mean, sd):
-    """(E2)."""
-    h, law = portable.ACTIVATIONS[name], stats.norm(mean, sd)
-    ends = {"points": [0.0]} if abs(mean) < 8 * sd else {}
-    expect = lambda f: integrate.quad(
-        lambda u: f(h(np.array([u]))[0]) * law.pdf(u),
-        mean - 8 * sd,
-        mean + 8 * sd,
-        **ends,
-    )[0]
-    first = expect(lambda a: a)
-    spread = expect(lambda a: (a - first) ** 2)
-    found = activation_moments(name, np.full((1, 1), mean), np.full((1, 1), sd**2))
-    assert found[0][0, 0] == pytest.approx(first, rel=1e-6, abs=1e-9)
-    assert found[1][0, 0] == pytest.approx(spread, rel=1e-4)
-
-
-def test_two_classes_by_pairs_are_near_the_exact_mean_of_a_sigmoid():
-    """(E3), against quadrature."""
-    for mean, variance in [(0.5, 0.3), (-2.0, 4.0), (1.0, 25.0)]:
-        found = expected_softmax(np.array([[mean, 0.0]]), np.array([[variance, 0.0]]))
-        exact, _ = integrate.quad(
-            lambda f, m=mean, v=variance: (
-                stats.norm.pdf(f, m, math.sqrt(v)) / (1 + math.exp(-f))
-            ),
-            mean - 10 * math.sqrt(variance),
-            mean + 10 * math.sqrt(variance),
-        )
-        assert found[0, 0] == pytest.approx(exact, abs=0.02)
-        assert found.sum() == pytest.approx(1.0)
-
-
-def test_certain_outputs_have_their_softmax():
-    """(E3) with no variance."""
-    f = np.array([[0.3, -1.0, 2.0], [900.0, 0.0, -900.0]])
-    found = expected_softmax(f, np.zeros_like(f))
-    np.testing.assert_allclose(found, portable.softmax(f), atol=1e-12)
+@pytest.mark.parametrize("level", [0.03, 0.5, 0.9])
+def test_the_quantile_of_a_mixture_agrees_with_a_root_by_scipy(level):
+    """(P1), of three normals; and of a single one, in closed form."""
+    loc, sd = np.array([-1.0, 0.5, 4.0]), np.array([0.3, 1.0, 2.0])
+    cdf = lambda v: stats.norm.cdf(v, loc, sd).mean() - level
+    expected = optimize.brentq(cdf, -20, 20, xtol=1e-12)
+    found = portable._quantile(loc[:, None, None], sd[:, None, None] ** 2, level)
+    assert found[0, 0] == pytest.approx(expected, abs=1e-7)
+    one = portable._quantile(np.full((1, 1, 1), 2.0), np.full((1, 1, 1), 9.0), level)
+    assert one[0, 0] == pytest.approx(stats.norm.ppf(level, 2, 3), abs=1e-7)
 
 
 def tiny(**header):
@@ -99,10 +65,9 @@ def tiny(**header):
     plain = {
         "version": "0",
         "task": "regression",
-        "method": "draws",
         "activation": "relu",
         "layers": 1,
-        "columns": None,
+        "features": None,
         "targets": None,
     }
     return Predictor(plain | header, arrays)
@@ -134,6 +99,16 @@ def test_what_cannot_be_predicted_is_said():
         model.predict_proba([[1.0]])
 
 
+def test_columns_are_found_by_their_names():
+    model = tiny(features=["size"])
+    X = {"other": [9.0, 9.0], "size": [0.0, 1.0]}
+    np.testing.assert_allclose(model.predict(X), [110, 310])
+    np.testing.assert_allclose(model.predict(pd.DataFrame(X)), [110, 310])
+    np.testing.assert_allclose(model.predict([[0.0], [1.0]]), [110, 310])
+    with pytest.raises(ValueError, match=r"no column 'size'\. It needs 'size'"):
+        model.predict({"other": [1.0]})
+
+
 def test_damaged_and_foreign_files_are_refused(tmp_path):
     tiny().save(tmp_path / "tiny.npz")
     whole = (tmp_path / "tiny.npz").read_bytes()
@@ -149,6 +124,6 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match="damaged or is not"):
         Predictor.load(tmp_path / "other.npz")
     tiny(format=99).save(tmp_path / "later.npz")
-    with pytest.raises(ValueError, match="has format 99; this file reads 3 and less"):
+    with pytest.raises(ValueError, match="has format 99, and this file reads format 1"):
         Predictor.load(tmp_path / "later.npz")
     assert [p.name for p in tmp_path.glob("*.npz.*")] == []

@@ -1,5 +1,6 @@
-"""A model of a table takes the raw columns, in ONNX and by NumPy."""
+"""A model of a table takes the raw columns in ONNX, and numbers in NumPy."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 
 from farrier.export import to_numpy, to_onnx
 from farrier.export.graph import DOUBLE, Graph
-from farrier.export.portable import features
+from farrier.export.portable import Predictor
+from farrier.export.predictor import _names_of_numbers
 from farrier.export.table import table_features
 
 
@@ -25,7 +27,7 @@ def inputs(frame):
 
 def onnx_features(columns, values):
     graph = Graph()
-    found = table_features(graph, columns.to_json())
+    found = table_features(graph, columns)
     graph.output(found, "features", DOUBLE, "rows", "features")
     model = graph.model("features", "", {"version": "0"})
     session = onnxruntime.InferenceSession(model.SerializeToString())
@@ -39,17 +41,6 @@ def test_features_are_those_of_the_table(table_model, frame):
     np.testing.assert_allclose(
         onnx_features(columns, inputs(frame)), expected, atol=1e-6
     )
-    raw = {name: frame[name].to_numpy() for name in frame.columns}
-    np.testing.assert_allclose(features(columns.to_json(), raw), expected, atol=1e-9)
-    texts = {name: [*values.astype(str)] for name, values in raw.items()}
-    gone = {name: frame[name].isna() for name in raw}
-    for nothing in (None, "", pd.NA):
-        some = {
-            name: [nothing if g else v for v, g in zip(values, gone[name], strict=True)]
-            for name, values in texts.items()
-        }
-        found = features(columns.to_json(), some)
-        np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_every_day_of_the_calendar(table_model, frame):
@@ -71,8 +62,6 @@ def test_predictions_are_those_of_the_model(table_model, frame):
     low, high = table_model.predict_interval(frame, 0.9)
     ends = quantiles - np.column_stack([low, high])
     assert np.abs(ends / std[:, None]).max() < 1e-4
-    raw = to_numpy(table_model).predict(frame)
-    np.testing.assert_allclose(raw, table_model.predict(frame), rtol=1e-5)
 
 
 def test_what_a_graph_cannot_refuse_becomes_nan(table_model, frame):
@@ -85,14 +74,24 @@ def test_what_a_graph_cannot_refuse_becomes_nan(table_model, frame):
     assert np.isnan(mean).tolist() == [False, True, False]
 
 
-def test_a_table_that_does_not_fit_is_refused(table_model, frame):
-    columns = table_model.columns.to_json()
-    raw = {name: frame[name].to_numpy()[:2] for name in frame.columns}
-    with pytest.raises(ValueError, match="no column 'wood'"):
-        features(columns, {k: v for k, v in raw.items() if k != "wood"})
-    with pytest.raises(ValueError, match="'size' holds what is no number"):
-        features(columns, raw | {"size": ["big", "small"]})
-    with pytest.raises(ValueError, match=r"'old'.*'perhaps' where 'no' or 'yes'"):
-        features(columns, raw | {"old": ["no", "perhaps"]})
-    with pytest.raises(ValueError, match="the same number of rows"):
-        features(columns, raw | {"size": [1.0]})
+def test_a_numpy_file_takes_numbers_only(table_model, number_model, rows, tmp_path):
+    with pytest.raises(ValueError, match=r"column 'size' has missing values.*to ONNX"):
+        to_numpy(table_model)
+    wood = replace(table_model.columns.columns[1], indicator=False)
+    columns = replace(table_model.columns, columns=(wood,))
+    with pytest.raises(ValueError, match=r"column 'wood' is a category.*to ONNX"):
+        _names_of_numbers(columns)
+    to_numpy(number_model, tmp_path / "small.npz")
+    predictor = Predictor.load(tmp_path / "small.npz")
+    assert predictor.header["features"] == [*"abc"]
+    frame = pd.DataFrame(rows, columns=[*"abc"])[[*"cab"]]
+    expected, std = number_model.estimator.predict(rows, return_std=True)
+    for X in (frame, rows):
+        error = (predictor.predict(X) - expected) / std
+        np.testing.assert_allclose(error, 0, atol=1e-5)
+
+
+def test_the_estimator_of_a_table_takes_its_features(table_model, frame):
+    X = table_model.columns.features(frame)
+    found = to_numpy(table_model.estimator).predict(X)
+    np.testing.assert_allclose(found, table_model.predict(frame), rtol=1e-5)

@@ -10,8 +10,7 @@ import pytest
 from model_files import rows, table
 from scipy import stats
 
-from farrier import HorseshoeClassifier, load
-from farrier.estimators import TableModel
+from farrier import HorseshoeClassifier, TableModel, load
 from farrier.tables import Column, Columns, TableError
 
 FILES = Path(__file__).parents[1] / "files"
@@ -99,7 +98,7 @@ def test_a_model_comes_back_to_the_bit(which, request, tmp_path):
         saved.save(path)
         back = load(path)
         assert (back.columns, back.about) == (saved.columns, saved.about)
-        assert back.estimator.network_.widths == saved.estimator.network_.widths
+        assert back.estimator.widths_ == saved.estimator.widths_
         ours, theirs = back.prediction(frame), saved.prediction(frame)
         for name, values in theirs.items():
             np.testing.assert_array_equal(ours[name], values)
@@ -121,8 +120,8 @@ def test_an_estimator_of_named_columns_is_a_model_of_a_table(classes):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"task": "classification"}, "asks for a classification"),
-        ({"columns": (Column("a", "number"),)}, "has 1 features, its network 11"),
+        ({"task": "classification"}, "classification needs a HorseshoeClassifier, got"),
+        ({"columns": (Column("a", "number"),)}, "has 1 features, .* fitted to 11"),
     ],
 )
 def test_a_table_that_does_not_fit_its_network_is_told(model, change, reason):
@@ -136,5 +135,30 @@ def test_labels_of_another_kind_are_told(classes):
     assert isinstance(classes.estimator, HorseshoeClassifier)
     columns = dataclasses.replace(classes.columns, labels="number")
     header = json.loads(json.dumps({"columns": columns.to_json(), "about": {}}))
-    with pytest.raises(ValueError, match="labels are not of kind 'number'"):
+    with pytest.raises(ValueError, match="labels of the table are of type 'number'"):
         TableModel.from_header(header, classes.estimator)
+
+
+@pytest.mark.parametrize(
+    ("about", "reason"),
+    [
+        ({"rows": "many"}, "`about.rows` must be an integer, got 'many'"),
+        ({"note": "x"}, "`about.note` is no field of TrainingTable"),
+        ({"columns": [{"name": "a"}]}, r"`about.columns\[0\].kind` .* is missing"),
+        ({"holdout": {"rmse": "low"}}, "`about.holdout.rmse` must be a number"),
+        ("sense", "`about` must be an object"),
+    ],
+)
+def test_what_a_file_says_about_the_training_table_is_checked(model, about, reason):
+    header = {"columns": model.columns.to_json(), "about": about}
+    with pytest.raises(ValueError, match=reason):
+        TableModel.from_header(header, model.estimator)
+
+
+def test_an_estimator_of_several_targets_is_no_model_of_a_table():
+    estimator = load(FILES / "regressor-2.safetensors")
+    estimator.feature_names_in_ = np.array([*"abc"], object)
+    assert TableModel.around(estimator).task == "regression"
+    estimator.predict = lambda X: np.zeros((len(X), 2))
+    with pytest.raises(TableError, match="a target with several columns"):
+        TableModel.around(estimator)

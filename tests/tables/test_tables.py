@@ -20,6 +20,7 @@ from farrier.tables import (
     TableError,
     TableWarning,
     find_task,
+    learn,
     read_chunks,
     read_table,
     writing,
@@ -167,7 +168,7 @@ def test_parquet_files_that_are_wrong_are_told(tmp_path):
 def test_each_kind_becomes_its_features(csv):
     """By hand: the first row of the table above, and the gap in the second."""
     frame = read_table(csv(CSV))
-    columns = Columns.learn(frame, "price", missing="impute")
+    columns = learn([frame], "price", missing="impute").columns
     kinds = [column.kind for column in columns.columns]
     assert kinds == ["number", "category", "date", "boolean"]
     days = (date(2024, 2, 29) - date(1970, 1, 1)).days
@@ -206,7 +207,7 @@ def test_files_of_both_kinds_and_frames_give_the_same_features(csv, tmp_path):
         read_table(tmp_path / "t.parquet"),
         pl.from_pandas(frame.astype({"decimal": float, "day2": str})),
     ]
-    learned = [Columns.learn(table, "y") for table in tables]
+    learned = [learn([table], "y").columns for table in tables]
     assert all(columns == learned[0] for columns in learned)
     X = learned[0].features(frame)
     for table in tables:
@@ -228,7 +229,7 @@ def test_a_date_is_its_calendar(day):
 
 def test_columns_may_stand_in_any_order_and_others_beside_them():
     frame = frame_of(a=[1.0, 2, 3], b=["u", "v", "u"], y=[1.5, 2.5, 4.5])
-    columns = Columns.learn(frame, "y")
+    columns = learn([frame], "y").columns
     other = frame[["b", "a"]].assign(more=0)
     np.testing.assert_array_equal(columns.features(other), columns.features(frame))
     assert columns.extra(other) == ["more"]
@@ -237,7 +238,7 @@ def test_columns_may_stand_in_any_order_and_others_beside_them():
 
 
 def test_a_level_that_is_new_is_zeros_and_told():
-    columns = Columns.learn(frame_of(a=[*"uvuv"], y=[1.5, 2, 3, 4]), "y")
+    columns = learn([frame_of(a=[*"uvuv"], y=[1.5, 2, 3, 4])], "y").columns
     with pytest.warns(TableWarning, match="'a' holds .* not in the training rows .'w'"):
         found = columns.features(frame_of(a=["w", "v"]))
     assert found.tolist() == [[0, 0], [0, 1]]
@@ -245,14 +246,15 @@ def test_a_level_that_is_new_is_zeros_and_told():
 
 def test_missing_values_are_all_named_at_once_or_filled_in():
     frame = frame_of(a=[1, None, 3], b=["u", None, None], c=[1, 2, 3], y=[1.5, 2, 3])
-    with pytest.raises(TableError, match=r"'a' \(1\), 'b' \(2\), of 3 .*impute"):
-        Columns.learn(frame, "y")
-    columns = Columns.learn(frame, "y", missing="impute")
+    needed = r"'a' \(1, row 2\), 'b' \(2, row 2\), of 3 .*impute"
+    with pytest.raises(TableError, match=needed):
+        learn([frame], "y")
+    columns = learn([frame], "y", missing="impute").columns
     expected = [[1, 0, 1, 0, 1], [2, 1, 1, 1, 2], [3, 0, 1, 1, 3]]
     assert columns.features(frame).tolist() == expected
     gap = frame_of(a=[1], b=["u"], c=[None])  # the median, where none told before
     assert columns.features(gap).tolist() == [[1, 0, 1, 0, 2]]
-    plain = Columns.learn(frame.dropna(axis=1), "y")
+    plain = learn([frame.dropna(axis=1)], "y").columns
     with pytest.raises(TableError, match="'c' has no value in row 1 and 1 rows in all"):
         plain.features(gap)
 
@@ -266,7 +268,7 @@ def test_missing_values_are_all_named_at_once_or_filled_in():
     ],
 )
 def test_what_is_no_number_is_told_with_its_row(values, reason):
-    columns = Columns.learn(frame_of(a=[1.0, 2, 3], y=[1.5, 2, 3]), "y")
+    columns = learn([frame_of(a=[1.0, 2, 3], y=[1.5, 2, 3])], "y").columns
     with pytest.raises(TableError, match=reason):
         columns.features(frame_of(a=values))
 
@@ -290,7 +292,7 @@ def test_what_is_no_date_or_boolean_is_told(column, value, reason):
 @pytest.mark.parametrize(
     ("values", "task", "why", "labels"),
     [
-        (["a", "b", "c"] * 3, "classification", "3 labels that are texts", "text"),
+        (["a", "b", "c"] * 3, "classification", "3 labels that are strings", "text"),
         (["yes", "no"] * 3, "classification", "two labels", "text"),
         ([True, False] * 3, "classification", "two labels", "text"),
         ([0, 1] * 3, "classification", "two different values", "number"),
@@ -305,7 +307,7 @@ def test_the_task_is_found_and_explained(values, task, why, labels):
     frame = frame_of(a=np.arange(len(values)), y=values)
     found, reason = find_task(frame["y"])
     assert (found, why in reason) == (task, True)
-    columns = Columns.learn(frame, "y")
+    columns = learn([frame], "y").columns
     assert (columns.task, columns.labels) == (task, labels)
     texts = frame.astype({"y": str})
     assert find_task(texts["y"])[0] == task
@@ -331,38 +333,42 @@ def test_the_task_is_found_and_explained(values, task, why, labels):
         (
             {"a": [f"n{i}" for i in range(30)], "y": np.arange(30.0)},
             {},
-            "30 different texts in 30 rows.*seem to name the rows.*--drop a",
+            "30 different strings in 30 rows.*seem to identify the rows.*--drop a",
         ),
         (
             {"a": [f"n{i % 300}" for i in range(900)], "y": np.arange(900.0)},
             {},
-            "300 different texts in 900 rows.*at most 200",
+            "300 different strings in 900 rows.*at most 200",
         ),
         ({"a": [1.0], "y": [1.5]}, {}, "one row only"),
         ({"a": [1, 2, 3], "y": [*"uvu"]}, {"task": "regression"}, "'u' in row 1"),
         ({"a": [1, 2, 3], "y": [1, 2, 3]}, {"task": "sorting"}, "got 'sorting'"),
         ({"a": [1, 2, 3], "y": [1, 2, 3]}, {"missing": "guess"}, "got 'guess'"),
-        ({"a": [1, 2, 3], "y": ["2024-01-01"] * 3}, {}, "'y' holds dates"),
+        (
+            {"a": [1, 2, 3], "y": ["2024-01-01"] * 3},
+            {},
+            "'y' holds dates; it must",
+        ),
     ],
 )
 def test_a_table_that_cannot_be_learned_from_is_told(frame, settings, reason):
     with pytest.raises(TableError, match=reason):
-        Columns.learn(pd.DataFrame(frame), "y", **settings)
+        learn([pd.DataFrame(frame)], "y", **settings)
 
 
 def test_what_is_no_table_is_told():
-    with pytest.raises(TableError, match="pandas or polars frame, got list"):
-        Columns.learn([[1, 2]], "y")
+    with pytest.raises(TableError, match="pandas or polars data frame, got list"):
+        learn([[[1, 2]]], "y")
     twice = pd.DataFrame([[1, 2, 3]], columns=["a", "a", "y"])
     with pytest.raises(TableError, match="more than one column 'a'"):
-        Columns.learn(twice, "y")
+        learn([twice], "y")
 
 
 # --- in the header of a file ------------------------------------------------------
 
 
 def test_columns_come_back_from_json(csv):
-    columns = Columns.learn(read_table(csv(CSV)), "price", missing="impute")
+    columns = learn([read_table(csv(CSV))], "price", missing="impute").columns
     assert Columns.from_json(json.loads(json.dumps(columns.to_json()))) == columns
 
 

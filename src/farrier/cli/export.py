@@ -1,4 +1,4 @@
-"""`farrier export`: a file that runs without farrier."""
+"""`farrier export`: a file that predicts without farrier."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,55 +17,49 @@ def export(
         typer.Option(
             "--output",
             "-o",
-            help="A .onnx file, or .npz for NumPy alone.",
+            help="A .onnx file, or a .npz file for NumPy alone (numeric columns only).",
         ),
     ],
-    method: Annotated[
-        str,
-        typer.Option(
-            "--method",
-            help="draws: a fixed set of posterior draws. moments: means and variances "
-            "from layer to layer.",
-        ),
-    ] = "draws",
     draws: Annotated[
-        int | None, typer.Option("--draws", help="How many; by default those of fit.")
+        int | None,
+        typer.Option(
+            "--draws",
+            help="Number of posterior samples. Default: those the model predicts with.",
+        ),
     ] = None,
     quantile: Annotated[
         list[float] | None,
         typer.Option(
             "--quantile",
-            help="Of a regression, in ONNX; may be repeated. By default 0.05, 0.95.",
+            help="Quantile of a regression in the ONNX file; may be repeated. "
+            "Default: 0.05 and 0.95.",
         ),
     ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write the compacted network, with all that is done to a table before it."""
+    """Write the compacted network and the encoding of a table's columns."""
     check_output(output, force=force)
     if output.suffix not in ENDINGS:
         raise ValueError(
             f"The name of the output must end in {' or '.join(ENDINGS)}, got "
             f"{str(output)!r}."
         )
-    if method not in ("draws", "moments"):
-        raise ValueError(f"--method must be 'draws' or 'moments', got {method!r}.")
-    if method == "moments" and draws is not None:
-        raise ValueError("--draws goes with --method draws, not with moments.")
     if output.suffix == ".npz" and quantile:
-        raise ValueError("--quantile goes with .onnx; from a .npz ask for any later.")
+        raise ValueError(
+            "--quantile is for .onnx files; a .npz file can predict any quantile."
+        )
     from ..estimators import load
-    from ..export import Draws, Moments, to_numpy
+    from ..export import to_numpy
 
-    chosen = Moments() if method == "moments" else Draws(count=draws)
     fitted = load(model)
     if output.suffix == ".npz":
-        to_numpy(fitted, output, method=chosen)
+        to_numpy(fitted, output, draws=draws)
     else:
         from ..export import to_onnx
 
         levels = tuple(quantile) if quantile else (0.05, 0.95)
-        to_onnx(fitted, output, method=chosen, quantiles=levels)
-    found = {"output": str(output), "bytes": output.stat().st_size}
-    line = f"Written: {output} ({found['bytes'] / 1000:.0f} kB)"
-    show(found, [line], as_json=as_json)
+        to_onnx(fitted, output, draws=draws, quantiles=levels)
+    result = {"output": str(output), "bytes": output.stat().st_size}
+    line = f"Written: {output} ({result['bytes'] / 1000:.0f} kB)"
+    show(result, [line], as_json=as_json)

@@ -246,19 +246,20 @@ def _in_memory(
     holdout: float,
     seed: int,
 ) -> _Table:
-    from ..tables import Columns, describe, find_task, read_table
+    from ..tables import find_task, learn, read_table
     from ..tables.table import column_of
 
     frame = _without(read_table(data), drop, target)
     found_task, why = find_task(column_of(frame, target))
     task, why = (task, "--task says so.") if task else (found_task, why)
     train, test = _split(frame, target, task, holdout, seed)
-    columns = Columns.learn(train, target, missing=missing, task=task)
+    learned = learn([train], target, missing=missing, task=task, sample_rows=None)
+    columns = learned.columns
     return _Table(
         columns,
         why,
         len(train),
-        describe(columns, train),
+        learned.described,
         (columns.features(train), columns.targets(train)),
         len(test),
         lambda: [test],

@@ -1,23 +1,22 @@
-"""Files to deploy: ONNX, and arrays for a predictor of NumPy alone.
+"""Files for deployment: ONNX, or arrays for predictions with NumPy alone.
 
-Both hold the compacted network (`compact()`), with all that is done to raw inputs
-before it. To convert a scikit-learn pipeline that ends in one of our estimators by
+Both contain the compacted network (`compact()`) and the standardisation of its inputs.
+To convert a scikit-learn pipeline that ends in a farrier estimator with
 `skl2onnx.to_onnx`, import `farrier.export.pipelines` first.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from ..infer.freeze import Draws, Moments
 from .predictor import to_numpy
 
 if TYPE_CHECKING:
     from .onnx_file import to_onnx
 
-__all__ = ["Draws", "Moments", "to_numpy", "to_onnx"]
+__all__ = ["to_numpy", "to_onnx"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs onnx when it is first used."""
+    """Import `to_onnx`, which needs the package onnx, when it is first used."""
     if name == "to_onnx":
         from .onnx_file import to_onnx
 

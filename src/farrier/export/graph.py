@@ -1,4 +1,4 @@
-"""A small writer of ONNX graphs: a call adds a node and returns its result's name."""
+"""A small builder of ONNX graphs: a call adds a node and returns its output's name."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,10 +15,10 @@ except ModuleNotFoundError as error:
 
 OPSET, ML_OPSET, IR_VERSION = 17, 3, 8  # old enough for runtimes of 2022
 ML = "ai.onnx.ml"
-MOST_BYTES = 2**31 - 2**20  # of one protobuf file
+MAX_BYTES = 2**31 - 2**20  # of one protobuf file
 DOUBLE, FLOAT, INT64 = TensorProto.DOUBLE, TensorProto.FLOAT, TensorProto.INT64
 BOOL, STRING = TensorProto.BOOL, TensorProto.STRING
-# Types of labels in a graph, and to write them, by the kind of their NumPy type.
+# Element type of labels in ONNX and in NumPy, by the kind of their NumPy type.
 LABELS = {
     "b": (BOOL, np.bool_),
     "i": (INT64, np.int64),
@@ -35,7 +35,7 @@ class Graph:
     Parameters
     ----------
     prefix
-        What all names begin with, so that two graphs can be put into one.
+        Prefix of all names, so that two graphs can be merged into one.
     """
 
     def __init__(self, prefix: str = "") -> None:
@@ -47,7 +47,7 @@ class Graph:
         self._named = 0
 
     def name(self, text: str) -> str:
-        """A name that is not yet used."""
+        """A new, unique name."""
         self._named += 1
         return f"{self.prefix}{text}_{self._named}"
 
@@ -57,7 +57,7 @@ class Graph:
         return name
 
     def output(self, value: str, name: str, kind: int, *shape: str | int) -> None:
-        """Make a value an output of the whole graph, under a name of its own."""
+        """Make a value an output of the whole graph, with the given name."""
         self.nodes.append(helper.make_node("Identity", [value], [name]))
         self.outputs.append(helper.make_tensor_value_info(name, kind, shape))
 
@@ -69,20 +69,20 @@ class Graph:
         return name
 
     def add(self, op: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
-        """A node with one result."""
+        """Add a node with one output."""
         return self.add_many(op, inputs, 1, domain=domain, **attributes)[0]
 
     def add_many(
         self,
         op: str,
         inputs: tuple[str, ...],
-        results: int,
+        outputs: int,
         *,
         domain: str = "",
         **attributes: Any,
     ) -> list[str]:
-        """A node with several results."""
-        names = [self.name(op.lower()) for _ in range(results)]
+        """Add a node with several outputs."""
+        names = [self.name(op.lower()) for _ in range(outputs)]
         node = helper.make_node(
             op, inputs, names, self.name(op), domain=domain, **attributes
         )
@@ -108,7 +108,7 @@ class Graph:
         state: tuple[str, ...],
         step: Callable[["Graph", tuple[str, ...]], tuple[str, ...]],
     ) -> list[str]:
-        """`state` after so many steps; a step sees all names of this graph."""
+        """`state` after `times` steps; a step can use all names of this graph."""
         inner = Graph(self.name("loop"))
         number, going = inner.name("i"), inner.name("going")
         before = tuple(inner.name("before") for _ in state)
@@ -130,13 +130,15 @@ class Graph:
         start = (self.constant(times, np.int64), self.constant(1, np.bool_), *state)
         return self.add_many("Loop", start, len(state), body=body)
 
-    def model(self, name: str, about: str, metadata: dict[str, str]) -> ModelProto:
-        """The whole graph as a checked model."""
+    def model(
+        self, name: str, description: str, metadata: dict[str, str]
+    ) -> ModelProto:
+        """The graph as a model that has passed the ONNX checker."""
         size = sum(constant.ByteSize() for constant in self.constants)
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             raise ValueError(
                 f"The network takes {size / 2**30:.1f} GiB, and an ONNX file may have "
-                "2: export fewer draws, Draws(count=...), or Moments()."
+                "2: export fewer draws with `draws=...`."
             )
         graph = helper.make_graph(
             self.nodes, name, self.inputs, self.outputs, self.constants
@@ -150,7 +152,7 @@ class Graph:
             ir_version=IR_VERSION,
             producer_name="farrier",
             producer_version=metadata["version"],
-            doc_string=about,
+            doc_string=description,
         )
         helper.set_model_props(model, metadata)
         onnx.checker.check_model(model)

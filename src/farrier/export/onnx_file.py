@@ -1,4 +1,4 @@
-"""A fitted model as a whole ONNX model: inputs, network, outputs."""
+"""A fitted model as an ONNX model: inputs, network, outputs."""
 
 import json
 from pathlib import Path
@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from ..atomic import replacing
-from ..infer.freeze import Draws, Moments
+from ..tables.table import Columns
 from . import network
 from .graph import DOUBLE, FLOAT, LABELS, Graph, ModelProto
 from .portable import Predictor
-from .predictor import to_numpy
+from .predictor import parts_of, predictor_of
 from .table import table_features
 
 
@@ -19,47 +19,65 @@ def to_onnx(
     model: Any,
     path: str | Path | None = None,
     *,
-    method: Draws | Moments | None = None,
+    draws: int | None = None,
     quantiles: tuple[float, ...] = (0.05, 0.95),
 ) -> ModelProto:
-    """The compacted network as an ONNX model.
+    """Convert a fitted model to an ONNX model.
 
-    It takes `X`, rows x features in double precision, or for a model of a table one
-    input for each raw column. For regression it gives `mean`, `std` and `quantiles`
-    (one for each level, last axis), for classification `label` and `probabilities`.
+    Its input is `X`, an array of shape (rows, features) in double precision; for a
+    `TableModel` there is one input for each raw column instead. The outputs of a
+    regression are `mean`, `std` and `quantiles` (one for each level, on the last axis),
+    those of a classification `label` and `probabilities`.
 
     Parameters
     ----------
-    model
-        A fitted estimator, or a model of a table.
-    path
-        Where to write it (`.onnx`).
-    method
-        `Draws()`, the default: the fixed set of posterior draws with which farrier
-        predicts. `Moments()`: means and variances carried through the layers.
-    quantiles
-        Levels of the quantiles, between 0 and 1.
+    model : HorseshoeRegressor, HorseshoeClassifier or TableModel
+        A fitted model.
+    path : str or Path, optional
+        Where to write the ONNX model (`.onnx`).
+    draws : int, optional
+        Number of posterior samples (draws) in the file. Default: the draws that the
+        estimator itself predicts with (`n_draws`), so that predictions are the same.
+        Fewer draws make the file smaller and predictions faster, but noisier.
+    quantiles : tuple of float, default=(0.05, 0.95)
+        Levels of the quantiles, between 0 and 1. Only for regressions.
+
+    Returns
+    -------
+    onnx.ModelProto
+        The compacted network.
+
+    See Also
+    --------
+    to_numpy : A file for predictions with NumPy alone.
+
+    Examples
+    --------
+    >>> from farrier.export import to_onnx
+    >>> onnx_model = to_onnx(model, "small.onnx")  # doctest: +SKIP
     """
     levels = tuple(float(level) for level in quantiles)
     if not all(0 < level < 1 for level in levels):
         raise ValueError(f"`quantiles` must lie between 0 and 1, got {quantiles!r}.")
-    found = onnx_model(to_numpy(model, method=method), levels)
+    estimator, columns = parts_of(model)
+    predictor = predictor_of(estimator, None, draws=draws)
+    onnx_model = model_of(predictor, columns, levels)
     if path is not None:
         with replacing(path) as file:
-            file.write(found.SerializeToString())
-    return found
+            file.write(onnx_model.SerializeToString())
+    return onnx_model
 
 
-def onnx_model(predictor: Predictor, levels: tuple[float, ...]) -> ModelProto:
-    """The model, with quantiles at `levels` if it is a regression."""
+def model_of(
+    predictor: Predictor, columns: Columns | None, levels: tuple[float, ...]
+) -> ModelProto:
+    """The ONNX model of a predictor, with quantiles at `levels` for a regression."""
     graph, header = Graph(), predictor.header
-    if header["columns"] is None:
+    if columns is None:
         x = graph.input("X", DOUBLE, "rows", len(predictor.arrays["x.mean"]))
     else:
-        x = table_features(graph, header["columns"])
-    metadata = {
-        name: str(header[name]) for name in ("version", "task", "method", "compaction")
-    }
+        x = table_features(graph, columns)
+    metadata = {name: str(header[name]) for name in ("version", "task", "compaction")}
     if header["task"] == "classification":
         label, p = network.classification(graph, predictor, x)
         kind, _ = LABELS[np.dtype(header["label_type"]).kind]
@@ -67,14 +85,22 @@ def onnx_model(predictor: Predictor, levels: tuple[float, ...]) -> ModelProto:
         graph.output(p, "probabilities", FLOAT, "rows", len(header["classes"]))
         metadata["classes"] = json.dumps(header["classes"])
     else:
-        several = header["targets"] is not None
-        shape: tuple[str | int, ...] = ("rows", header["targets"])[: 1 + several]
         mean, sd, q = network.regression(graph, predictor, x, levels)
-        outputs = {"mean": (mean, shape), "std": (sd, shape)}
+        _output(graph, predictor, mean, "mean")
+        _output(graph, predictor, sd, "std")
         if q is not None:
-            outputs["quantiles"] = (q, (*shape, len(levels)))
+            _output(graph, predictor, q, "quantiles", len(levels))
             metadata["quantiles"] = json.dumps(levels)
-        for name, (value, shape) in outputs.items():
-            flat = value if several else graph.add("Squeeze", value, graph.axes(1))
-            graph.output(flat, name, DOUBLE, *shape)
     return graph.model("farrier", header["compaction"], metadata)
+
+
+def _output(
+    graph: Graph, predictor: Predictor, value: str, name: str, *last: int
+) -> None:
+    """An output of a regression, without an axis for a one-dimensional target."""
+    targets = predictor.header["targets"]
+    if targets is None:
+        flat = graph.add("Squeeze", value, graph.axes(1))
+        graph.output(flat, name, DOUBLE, "rows", *last)
+    else:
+        graph.output(value, name, DOUBLE, "rows", targets, *last)

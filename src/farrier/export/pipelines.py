@@ -1,9 +1,9 @@
-"""Converters for skl2onnx: importing this file registers them.
+"""Converters for skl2onnx, registered by importing this module.
 
-`skl2onnx.to_onnx(pipeline, X)` then converts a pipeline with one of our estimators in
-it. A regressor gives its mean, and with `options={id(model): {"return_std": True}}` its
-standard deviation too, as for scikit-learn's Gaussian processes. A classifier has the
-options of all classifiers (`zipmap`).
+`skl2onnx.to_onnx(pipeline, X)` then converts a pipeline that contains a farrier
+estimator. A regressor returns its mean, and with `options={id(model): {"return_std":
+True}}` also its standard deviation, as for scikit-learn's Gaussian processes. A
+classifier has the options of all classifiers (`zipmap`).
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ from ..estimators.classifier import HorseshoeClassifier
 from ..estimators.regressor import HorseshoeRegressor
 from . import network
 from .graph import DOUBLE, STRING, Graph, attributes_of
-from .predictor import to_numpy
+from .predictor import predictor_of, target_columns
 
 
 def _parse_regressor(
@@ -43,34 +43,34 @@ def _parse_regressor(
 def _shape_regressor(operator: Any) -> None:
     rows = operator.inputs[0].get_first_dimension()
     for output in operator.outputs:
-        output.type.shape = [rows, operator.raw_operator._columns or 1]
+        output.type.shape = [rows, target_columns(operator.raw_operator) or 1]
 
 
 def _convert_regressor(scope: Any, operator: Any, container: Any) -> None:
     graph, x = _started(scope, operator)
-    predictor = to_numpy(operator.raw_operator)
+    predictor = predictor_of(operator.raw_operator, None, draws=None)
     mean, sd, _ = network.regression(graph, predictor, x, ())
-    _hand_over(graph, (mean, sd), operator, container)
+    _add_to(container, graph, (mean, sd), operator)
 
 
 def _convert_classifier(scope: Any, operator: Any, container: Any) -> None:
     graph, x = _started(scope, operator)
-    predictor = to_numpy(operator.raw_operator)
-    found = network.classification(graph, predictor, x)
-    _hand_over(graph, found, operator, container)
+    predictor = predictor_of(operator.raw_operator, None, draws=None)
+    results = network.classification(graph, predictor, x)
+    _add_to(container, graph, results, operator)
 
 
 def _started(scope: Any, operator: Any) -> tuple[Graph, str]:
-    """A graph with names of its own, and the operator's inputs in double precision."""
+    """A graph with unique names, and the operator's inputs in double precision."""
     graph = Graph(scope.get_unique_operator_name("farrier") + "_")
     parts = [graph.cast(v.onnx_name, DOUBLE) for v in operator.inputs]
     return graph, parts[0] if len(parts) == 1 else graph.add("Concat", *parts, axis=1)
 
 
-def _hand_over(
-    graph: Graph, results: tuple[str, ...], operator: Any, container: Any
+def _add_to(
+    container: Any, graph: Graph, results: tuple[str, ...], operator: Any
 ) -> None:
-    """Put nodes and constants into skl2onnx's container, results in declared types."""
+    """Add nodes and constants to skl2onnx's container, results in declared types."""
     container.initializers.extend(graph.constants)
     for node in graph.nodes:
         container.add_node(

@@ -1,78 +1,79 @@
-"""What is done to a raw table, as a graph: one input for each column.
+"""The encoding of a raw table as an ONNX graph, with one input for each column.
 
-Numbers are double, dates days since 1970-01-01 in double, categories and booleans text.
-A missing value is NaN, or the empty text. Where it may not be missing, and where a
-boolean is neither of its two texts, what comes out is NaN: a graph raises no errors.
+Numbers are double, dates are days since 1970-01-01 in double, categories and booleans
+are strings. A missing value is NaN or the empty string. A graph cannot raise errors: a
+value that is missing where none was missing in training, and a boolean that is neither
+of its two values, give NaN.
 """
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from ..tables.columns import EPOCH_WEEKDAY, Column
+from ..tables.table import Columns
 from .graph import DOUBLE, FLOAT, ML, STRING, Graph
 
-_UNIX_EPOCH_WEEKDAY = 3.0  # 1970-01-01 was a Thursday; Monday is 0
-MISSING, UNKNOWN = -2, -1  # codes of texts that are no level
+MISSING, UNKNOWN = -2, -1  # codes of strings that are not levels
 
 
-def table_features(graph: Graph, columns: dict[str, Any]) -> str:
-    """Inputs for all columns, and rows x features made of them."""
+def table_features(graph: Graph, columns: Columns) -> str:
+    """One input for each column, and the matrix rows x features computed from them."""
     parts = []
-    for column in columns["columns"]:
-        text = column["kind"] in ("category", "boolean")
-        values = graph.input(column["name"], STRING if text else DOUBLE, "rows")
-        parts += _KINDS[column["kind"]](graph, column, values)
+    for column in columns.columns:
+        is_string = column.kind in ("category", "boolean")
+        values = graph.input(column.name, STRING if is_string else DOUBLE, "rows")
+        parts += _ENCODERS[column.kind](graph, column, values)
     return graph.add("Concat", *parts, axis=1)
 
 
-def _column(graph: Graph, values: str) -> str:
+def _as_column(graph: Graph, values: str) -> str:
     return graph.add("Unsqueeze", values, graph.axes(1))
 
 
-def _double(graph: Graph, value: float) -> str:
+def _double(graph: Graph, value: float | str) -> str:
     return graph.constant(value, np.float64)
 
 
-def _numbers(graph: Graph, column: dict[str, Any], values: str) -> list[str]:
-    found, missing = _filled(graph, column, values)
-    return [found, *_indicator(graph, column, missing)]
+def _number(graph: Graph, column: Column, values: str) -> list[str]:
+    filled, missing = _filled(graph, column, values)
+    return [filled, *_indicator(graph, column, missing)]
 
 
-def _filled(graph: Graph, column: dict[str, Any], values: str) -> tuple[str, str]:
-    """Values with the missing ones replaced, and which they were."""
-    values = _column(graph, values)
+def _filled(graph: Graph, column: Column, values: str) -> tuple[str, str]:
+    """Values with missing ones replaced, and a mask of those that were missing."""
+    values = _as_column(graph, values)
     missing = graph.add("IsNaN", values)
-    if column["fill"] is None:
+    if column.fill is None:
         return values, missing
-    return graph.add("Where", missing, _double(graph, column["fill"]), values), missing
+    return graph.add("Where", missing, _double(graph, column.fill), values), missing
 
 
-def _indicator(graph: Graph, column: dict[str, Any], missing: str) -> list[str]:
-    return [graph.cast(missing, DOUBLE)] if column["indicator"] else []
+def _indicator(graph: Graph, column: Column, missing: str) -> list[str]:
+    return [graph.cast(missing, DOUBLE)] if column.indicator else []
 
 
-def _dates(graph: Graph, column: dict[str, Any], values: str) -> list[str]:
+def _date(graph: Graph, column: Column, values: str) -> list[str]:
     days, missing = _filled(graph, column, values)
     whole = graph.add("Floor", days)
-    of_year = _day_of_year(graph, whole)
-    weekday = graph.add("Add", whole, _double(graph, _UNIX_EPOCH_WEEKDAY))
+    day_of_year = _day_of_year(graph, whole)
+    weekday = graph.add("Add", whole, _double(graph, EPOCH_WEEKDAY))
     weeks = graph.add("Floor", graph.add("Div", weekday, _double(graph, 7)))
     weekday = graph.add("Sub", weekday, graph.add("Mul", weeks, _double(graph, 7)))
     parts = [days]
-    for value, circle in ((of_year, 365.25), (weekday, 7)):
-        angle = graph.add("Mul", value, _double(graph, 2 * math.pi / circle))
+    for value, period in ((day_of_year, 365.25), (weekday, 7)):
+        angle = graph.add("Mul", value, _double(graph, 2 * math.pi / period))
         angle = graph.cast(angle, FLOAT)
         parts += [graph.cast(graph.add(op, angle), DOUBLE) for op in ("Sin", "Cos")]
     return [*parts, *_indicator(graph, column, missing)]
 
 
 def _day_of_year(graph: Graph, day: str) -> str:
-    """1 for the first of January, of whole days since 1970-01-01.
+    """Day of the year from whole days since 1970-01-01; 1 is the first of January.
 
-    The year is guessed by its mean length and moved by one where the guess is not
-    between its own first day and that of the year after it.
+    The year is estimated from its mean length, and corrected by one where the day is
+    before the first day of that year or after its last.
     """
 
     def combine(op: str, a: str, b: float) -> str:
@@ -97,9 +98,9 @@ def _day_of_year(graph: Graph, day: str) -> str:
 
 
 def _codes(
-    graph: Graph, column: dict[str, Any], values: str, codes: dict[str, int]
+    graph: Graph, column: Column, values: str, codes: dict[str, int]
 ) -> tuple[str, str]:
-    """A number for each text, the missing one filled in; and which were missing."""
+    """Integer codes of strings, missing ones filled in, and a mask of the missing."""
     codes = {"": MISSING} | codes
     code = graph.add(
         "LabelEncoder",
@@ -109,42 +110,42 @@ def _codes(
         values_int64s=[*codes.values()],
         default_int64=UNKNOWN,
     )
-    code = _column(graph, code)
+    code = _as_column(graph, code)
     missing = graph.add("Equal", code, graph.constant(MISSING, np.int64))
-    if column["fill"] is None:
+    if column.fill is None:
         return code, missing
-    fill = graph.constant(codes[column["fill"]], np.int64)
+    fill = graph.constant(codes[str(column.fill)], np.int64)
     return graph.add("Where", missing, fill, code), missing
 
 
-def _spoilt(graph: Graph, code: str, worst: int, found: str) -> str:
-    """NaN where a code is `worst` or less, and `found` elsewhere."""
-    bad = graph.add("LessOrEqual", code, graph.constant(worst, np.int64))
-    return graph.add("Where", bad, _double(graph, math.nan), found)
+def _nan_up_to(graph: Graph, code: str, largest: int, features: str) -> str:
+    """The features, with NaN where a code is `largest` or less."""
+    invalid = graph.add("LessOrEqual", code, graph.constant(largest, np.int64))
+    return graph.add("Where", invalid, _double(graph, math.nan), features)
 
 
-def _levels(graph: Graph, column: dict[str, Any], values: str) -> list[str]:
-    numbers = {level: number for number, level in enumerate(column["levels"])}
+def _category(graph: Graph, column: Column, values: str) -> list[str]:
+    numbers = {level: number for number, level in enumerate(column.levels)}
     code, missing = _codes(graph, column, values, numbers)
     each = graph.constant(np.arange(len(numbers))[None], np.int64)
-    found = graph.cast(graph.add("Equal", code, each), DOUBLE)
-    found = _spoilt(graph, code, MISSING, found)
-    return [found, *_indicator(graph, column, missing)]
+    one_hot = graph.cast(graph.add("Equal", code, each), DOUBLE)
+    one_hot = _nan_up_to(graph, code, MISSING, one_hot)
+    return [one_hot, *_indicator(graph, column, missing)]
 
 
-def _booleans(graph: Graph, column: dict[str, Any], values: str) -> list[str]:
+def _boolean(graph: Graph, column: Column, values: str) -> list[str]:
     numbers = {}
-    for number, level in enumerate(column["levels"]):
+    for number, level in enumerate(column.levels):
         for text in (level, level.lower(), level.upper(), level.capitalize()):
             numbers[text] = number
     code, missing = _codes(graph, column, values, numbers)
-    found = _spoilt(graph, code, UNKNOWN, graph.cast(code, DOUBLE))
-    return [found, *_indicator(graph, column, missing)]
+    feature = _nan_up_to(graph, code, UNKNOWN, graph.cast(code, DOUBLE))
+    return [feature, *_indicator(graph, column, missing)]
 
 
-_KINDS: dict[str, Callable[[Graph, dict[str, Any], str], list[str]]] = {
-    "number": _numbers,
-    "boolean": _booleans,
-    "category": _levels,
-    "date": _dates,
+_ENCODERS: dict[str, Callable[[Graph, Column, str], list[str]]] = {
+    "number": _number,
+    "boolean": _boolean,
+    "category": _category,
+    "date": _date,
 }

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..tables.columns import ERROR
 from ..tables.files import Frame, TableError, imported
-from ..tables.learn import Learned, Seen, learn
+from ..tables.learn import ColumnSummary, Learned, learn
 from ..tables.table import MOST_CLASSES, Columns, column_of
 from ..units import Moments, Sample, row_hashes
 from .parquet import LARGE, Parquet
@@ -507,7 +507,7 @@ class ParquetRows(RowSource):
         """What one pass over the rows has learned of the columns."""
         if self.target is None:
             raise TableError("Name the column to predict: `target`.")
-        others = Seen(self.target)
+        others = ColumnSummary(self.target)
 
         def frames() -> Iterator[Frame]:
             for first, last in self._cuts(len(self.table.names)):
@@ -520,7 +520,7 @@ class ParquetRows(RowSource):
         self._check_others(others, found)
         return found
 
-    def _check_others(self, others: Seen, found: Learned) -> None:
+    def _check_others(self, others: ColumnSummary, found: Learned) -> None:
         """Refuse a selection that holds out all rows of a label."""
         number = found.columns.labels == "number"
         known = found.labels

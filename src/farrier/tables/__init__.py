@@ -1,16 +1,18 @@
-"""Tables: files, columns, and the features that a network takes."""
+"""Tables: files, columns, and their encoding as the features of a network."""
 
 from .columns import Column, TableWarning
 from .files import TableError, read_chunks, read_table, writing
-from .table import Columns, describe, find_task
+from .learn import Learned, find_task, learn
+from .table import Columns
 
 __all__ = [
     "Column",
     "Columns",
+    "Learned",
     "TableError",
     "TableWarning",
-    "describe",
     "find_task",
+    "learn",
     "read_chunks",
     "read_table",
     "writing",

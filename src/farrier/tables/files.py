@@ -1,8 +1,8 @@
-"""Tables in files: CSV and Parquet in, predictions out, a chunk of rows at a time.
+"""Read tables from CSV and Parquet files, and write predictions, in chunks of rows.
 
-A table comes as a pandas frame whose row labels count on from chunk to chunk. Numbers
-of a CSV file stay text here: what a column holds is found from all of its rows, or
-known already, and never guessed from a chunk.
+A table is a pandas data frame whose row labels count on from chunk to chunk. Numbers
+in a CSV file stay strings here: the kind of a column is learned from all of its rows
+or already known, and never guessed from a chunk.
 """
 
 import csv
@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 from ..atomic import replacing
 
-# A pandas frame. pandas is an extra: it is imported where a table is read.
+# A pandas data frame. pandas is an extra: it is imported where a table is read.
 Frame: TypeAlias = Any
 
 CHUNK = 8_192
@@ -31,11 +31,11 @@ GZIP = b"\x1f\x8b"
 
 
 class TableError(ValueError):
-    """A table that cannot be used, and why, in one line."""
+    """A table cannot be used; the message is one line."""
 
 
 def read_table(path: str | Path) -> Frame:
-    """The whole table in a CSV (plain or gzipped) or Parquet file, or in a folder."""
+    """Read the table in a CSV (plain or gzipped) or Parquet file, or in a folder."""
     pandas, _ = imported()
     frame = pandas.concat(read_chunks(path))
     if frame.empty:
@@ -44,9 +44,10 @@ def read_table(path: str | Path) -> Frame:
 
 
 def read_chunks(path: str | Path, rows: int = CHUNK) -> Iterator[Frame]:
-    """The table in pieces of `rows` rows, at least one piece; the last may be short.
+    """Read a table in chunks of `rows` rows; the last chunk may be shorter.
 
-    Of a folder, the rows of all its Parquet files, in the order of their names.
+    There is at least one chunk. A folder gives the rows of all its Parquet files, in
+    the order of their names.
     """
     _, arrow = imported()
     path = Path(path)
@@ -63,7 +64,7 @@ def read_chunks(path: str | Path, rows: int = CHUNK) -> Iterator[Frame]:
 
 
 def frame_of(table: Any, first: int) -> Frame:
-    """An Arrow table as a frame whose row labels count on from `first`."""
+    """An Arrow table as a data frame whose row labels count on from `first`."""
     pandas, arrow = imported()
     frame = table.to_pandas(types_mapper={arrow.bool_(): pandas.BooleanDtype()}.get)
     frame.index = pandas.RangeIndex(first, first + len(frame))
@@ -71,7 +72,7 @@ def frame_of(table: Any, first: int) -> Frame:
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a file that could not be written later, when much work is done."""
+    """Refuse a file that cannot be written, before hours of work are spent on it."""
     try:
         with tempfile.TemporaryFile(dir=path.parent) as file:
             file.write(b"\0" * 2**16)
@@ -83,9 +84,9 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def writing(path: str | Path) -> Iterator[Any]:
-    """A function that adds frames to a new CSV or Parquet file, by its ending.
+    """A function that appends data frames to a new CSV or Parquet file.
 
-    The file takes its name when all is written; if anything fails there is none.
+    The file gets its name only when it is complete.
     """
     path = Path(path)
     if path.suffix not in WRITERS:
@@ -128,7 +129,7 @@ WRITERS = {".csv": _writing_csv, ".parquet": _writing_parquet}
 
 
 def imported() -> tuple[Any, Any]:
-    """The packages pandas and pyarrow."""
+    """The packages pandas and pyarrow, imported when first needed."""
     try:
         import pandas
         import pyarrow
@@ -143,7 +144,7 @@ def imported() -> tuple[Any, Any]:
 
 
 def _tables(path: Path) -> Iterator[Any]:
-    """Arrow tables, one after the other, with plain types only."""
+    """The Arrow tables of a file, one after the other, with plain types only."""
     if path.is_dir():
         return _folder_tables(path)
     if not path.is_file():
@@ -168,7 +169,7 @@ def _folder_tables(folder: Path) -> Iterator[Any]:
 
 
 def parquet_files(path: str | Path) -> list[Path]:
-    """The Parquet files of a folder, in the order of their names; or the one file."""
+    """The Parquet files of a folder, sorted by name; or the file itself."""
     path = Path(path)
     if not path.exists():
         raise TableError(f"{str(path)!r} is not there.")
@@ -181,7 +182,7 @@ def parquet_files(path: str | Path) -> list[Path]:
 
 
 def open_parquet(path: Path, metadata: Any = None) -> Any:
-    """A Parquet file, its names and types checked; `metadata` where it was read."""
+    """Open a Parquet file and check names and types, unless it has `metadata`."""
     _, arrow = imported()
     from pyarrow import parquet
 
@@ -199,13 +200,13 @@ def open_parquet(path: Path, metadata: Any = None) -> Any:
         if types.is_nested(kind) or types.is_binary(kind):
             raise TableError(
                 f"{str(path)!r}: column {name!r} holds values of type {kind}; "
-                "numbers, texts, booleans and dates can be used."
+                "numbers, strings, booleans and dates can be used."
             )
     return file
 
 
 def check_same_columns(path: Path, schema: Any, first: Path, expected: Any) -> None:
-    """Refuse a file of a folder whose columns are not those of its first file."""
+    """Refuse a file whose columns differ from those of the first file."""
     there, needed = (
         dict(zip(s.names, map(str, s.types), strict=True)) for s in (schema, expected)
     )
@@ -220,7 +221,7 @@ def check_same_columns(path: Path, schema: Any, first: Path, expected: Any) -> N
 
 @contextmanager
 def reading_group(path: Path, number: int) -> Iterator[None]:
-    """A block whose errors name the row group that it reads."""
+    """A block in which errors name the row group that is read."""
     _, arrow = imported()
     try:
         yield
@@ -286,7 +287,7 @@ def _csv_tables(path: Path, *, is_gzip: bool) -> Iterator[Any]:
 
 
 def _header(path: Path, *, is_gzip: bool) -> tuple[list[str], str, int]:
-    """Names of the columns, what stands between them, and the lines that they take."""
+    """Column names, delimiter, and number of lines up to the first row."""
     with _opened(path, is_gzip=is_gzip) as file:
         try:
             start = file.read(BLOCK)
@@ -324,7 +325,7 @@ def _check_names(path: Path, names: list[str]) -> None:
 def _first_bad_row(
     path: Path, delimiter: str, columns: int, *, is_gzip: bool
 ) -> str | None:
-    """Which line of a CSV file is at fault, where that can be told."""
+    """The first invalid line of a CSV file in words, or None if all are valid."""
     if (where := _first_undecoded(path, is_gzip=is_gzip)) is not None:
         return where
     with _opened(path, is_gzip=is_gzip) as file:
@@ -342,18 +343,18 @@ def _first_bad_row(
 
 
 def _check_quotes(path: Path, delimiter: str, columns: int, *, is_gzip: bool) -> None:
-    """Refuse a quote that is never closed: all lines after it became one value."""
+    """Refuse an unclosed quote, which turns all later lines into one value."""
     with (gzip.open if is_gzip else open)(path, "rb") as file:
         blocks = iter(lambda: file.read(BLOCK), b"")
         quotes = sum(block.count(b'"') for block in blocks)
-    if quotes % 2:  # rarely, and then all is well if a single quote stands in a text
+    if quotes % 2:  # a value may also contain a single quote, which is valid
         where = _first_bad_row(path, delimiter, columns, is_gzip=is_gzip)
         if where is not None:
             raise TableError(f"{str(path)!r}: {where}")
 
 
 def _first_undecoded(path: Path, *, is_gzip: bool) -> str | None:
-    """Which line of a CSV file is not UTF-8."""
+    """The first line of a CSV file that is not UTF-8 in words, or None."""
     with (gzip.open if is_gzip else open)(path, "rb") as file:
         for number, line in enumerate(file, start=1):
             try:
@@ -372,7 +373,7 @@ def _opened(path: Path, *, is_gzip: bool) -> Any:
 
 
 def _cut(tables: Iterable[Any], rows: int) -> Iterator[Any]:
-    """The same rows in pieces of equal size."""
+    """The same rows in chunks of equal size."""
     _, arrow = imported()
     rest = None
     for table in tables:

@@ -1,70 +1,257 @@
-"""A fitted network together with the table that it takes."""
+"""A fitted network together with the table that it was fitted to."""
 
 import dataclasses
 import math
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypedDict
 
 import numpy as np
 
 from .. import persist
 from ..estimators.classifier import HorseshoeClassifier
-from ..estimators.headers import is_number, is_text, list_of, record, whole
 from ..estimators.regressor import HorseshoeRegressor
-from . import Column, Columns, TableError
-from .files import Frame, imported
-from .table import CLASSIFICATION, REGRESSION
+from ..jsonable import from_json, to_json
+from .columns import Column
+from .files import Frame, TableError, imported
+from .table import CLASSIFICATION, REGRESSION, Columns
 
 Estimator: TypeAlias = HorseshoeRegressor | HorseshoeClassifier
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 CLASSES = {REGRESSION: HorseshoeRegressor, CLASSIFICATION: HorseshoeClassifier}
 
 
+class ColumnDescription(TypedDict):
+    """One input column of the training table."""
+
+    name: str
+    kind: str
+    missing: int
+    distinct: int
+
+
+class TrainingTable(TypedDict, total=False):
+    """What is known of the table that a model was fitted to; each entry is optional."""
+
+    file: str
+    rows: int
+    why: str  # the reason for the choice of the task
+    columns: list[ColumnDescription]
+    holdout: dict[str, int | float]  # scores on held-out rows
+
+
 @dataclass(frozen=True)
 class TableModel:
-    """A fitted estimator that takes tables as they stand in a file.
+    """A fitted estimator that takes the raw columns of a table.
+
+    `farrier fit` on the command line makes such models, and `farrier.load` reads them.
+    The methods take pandas or polars data frames with the columns of the training
+    table, in any order; other columns are ignored.
 
     Parameters
     ----------
-    columns
-        How a table becomes features.
-    estimator
+    columns : Columns
+        The encoding of the table's columns as features, its target and its task.
+    estimator : HorseshoeRegressor or HorseshoeClassifier
         Fitted to those features.
-    about
-        Plain values that say what it was fitted to.
+    about : dict, optional
+        What is known of the training table: `file`, `rows`, `why` (the reason for the
+        choice of the task), `columns` and `holdout` (scores on held-out rows).
+
+    Attributes
+    ----------
+    task : {"regression", "classification"}
+        What is predicted.
+
+    See Also
+    --------
+    load : Read a model from its file.
+
+    Examples
+    --------
+    >>> import farrier
+    >>> model = farrier.load("model.safetensors")  # doctest: +SKIP
+    >>> model.predict_interval(frame, level=0.9)  # doctest: +SKIP
     """
 
     columns: Columns
     estimator: Estimator
     about: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        columns, estimator = self.columns, self.estimator
+        if CLASSES[columns.task] is not type(estimator):
+            raise ValueError(
+                f"A table for {columns.task} needs a {CLASSES[columns.task].__name__}, "
+                f"got a {type(estimator).__name__}."
+            )
+        count = len(columns.feature_names)
+        if count != estimator.n_features_in_:
+            raise ValueError(
+                f"The table has {count} features, and the estimator was fitted to "
+                f"{estimator.n_features_in_}."
+            )
+        if isinstance(estimator, HorseshoeClassifier) and columns.target is not None:
+            is_number = estimator.classes_.dtype.kind in "iu"
+            if is_number != (columns.labels == "number"):
+                raise ValueError(
+                    f"The labels of the table are of type {columns.labels!r}, those of "
+                    f"the estimator are {estimator.classes_[:3].tolist()}."
+                )
+        from_json(TrainingTable, self.about, "about")
+
     @property
     def task(self) -> str:
         """What is predicted: "regression" or "classification"."""
         return self.columns.task
 
+    # -- predictions ----------------------------------------------------------------
+
     def predict(self, frame: Frame) -> np.ndarray:
-        """Predictive means, or the most probable labels."""
+        """Predictive mean of each row, or its most probable label.
+
+        Parameters
+        ----------
+        frame : pandas or polars data frame
+            Rows to predict.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            Means or labels.
+        """
         return self.estimator.predict(self._features(frame))
 
     def predict_proba(self, frame: Frame) -> np.ndarray:
-        """Probability of each class, in the order of `estimator.classes_`."""
+        """Class probabilities of each row. Only for classifications.
+
+        Parameters
+        ----------
+        frame : pandas or polars data frame
+            Rows to predict.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes)
+            Probabilities, in the order of `estimator.classes_`.
+        """
         return self._classifier.predict_proba(self._features(frame))
 
     def predict_interval(
         self, frame: Frame, level: float = 0.9
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Ends of the central interval that holds the target with this probability."""
+        """Central predictive interval of each row. Only for regressions.
+
+        Parameters
+        ----------
+        frame : pandas or polars data frame
+            Rows to predict.
+        level : float, default=0.9
+            Probability that the interval covers the target.
+
+        Returns
+        -------
+        low, high : ndarray of shape (n_rows,)
+            Ends of the interval.
+        """
         return self._regressor.predict_interval(self._features(frame), level)
 
+    def prediction(self, frame: Frame, level: float = 0.9) -> dict[str, np.ndarray]:
+        """The complete prediction, as the columns of a table.
+
+        Parameters
+        ----------
+        frame : pandas or polars data frame
+            Rows to predict.
+        level : float, default=0.9
+            Probability that the interval of a regression covers the target.
+
+        Returns
+        -------
+        dict of str to ndarray of shape (n_rows,)
+            `mean`, `std`, `low` and `high` for a regression; `label` and one
+            probability for each class, `P(class)`, for a classification.
+        """
+        X = self._features(frame)
+        if isinstance(self.estimator, HorseshoeRegressor):
+            mean, std = self.estimator.predict(X, return_std=True)
+            low, high = self.estimator.predict_interval(X, level)
+            return {"mean": mean, "std": std, "low": low, "high": high}
+        p, classes = self._classifier.predict_proba(X), self._classifier.classes_
+        parts = {f"P({label})": p[:, k] for k, label in enumerate(classes)}
+        return {"label": classes[p.argmax(axis=1)]} | parts
+
+    # -- tables with targets ----------------------------------------------------------
+
     def log_density(self, frame: Frame) -> np.ndarray:
-        """Log density of the target of each row, in nats, in its own units."""
+        """Log predictive density of the target of each row, in nats.
+
+        Parameters
+        ----------
+        frame : pandas or polars data frame
+            Rows with their targets.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            Log density in the units of the target.
+        """
         y = self.known_targets(frame)
         return self.estimator.log_density(self._features(frame), y)
 
+    def scores(self, frame: Frame) -> dict[str, float]:
+        """Scores of the predictions for rows with known targets.
+
+        Parameters
+        ----------
+        frame : pandas or polars data frame
+            Rows with their targets.
+
+        Returns
+        -------
+        dict of str to float
+            For a regression `rmse`, `mae`, `log_density` (mean, in nats), and the share
+            of targets that the intervals cover, `coverage_50`, `coverage_80`,
+            `coverage_90` and `coverage_95`. For a classification `error`,
+            `log_density`, and `brier`, the Brier score summed over classes.
+        """
+        X, y = self._features(frame), self.known_targets(frame)
+        density = float(self.estimator.log_density(X, y).mean())
+        if isinstance(self.estimator, HorseshoeRegressor):
+            error = self.estimator.predict(X) - y
+            scores = {
+                "rmse": math.sqrt(np.mean(error**2)),
+                "mae": float(np.mean(np.abs(error))),
+                "log_density": density,
+            }
+            for level in LEVELS:
+                low, high = self.estimator.predict_interval(X, level)
+                covered = float(np.mean((low <= y) & (y <= high)))
+                scores[f"coverage_{round(100 * level)}"] = covered
+            return scores
+        p, classes = self._classifier.predict_proba(X), self._classifier.classes_
+        truth = y[:, None] == classes[None]
+        wrong = classes[p.argmax(axis=1)] != y
+        return {
+            "error": float(np.mean(wrong)),
+            "log_density": density,
+            "brier": float(np.mean(((p - truth) ** 2).sum(axis=1))),
+        }
+
     def known_targets(self, frame: Frame) -> np.ndarray:
-        """Targets, none of which is a label that the training rows did not have."""
+        """Targets of a table; an error if a label was not in the training rows.
+
+        Parameters
+        ----------
+        frame : pandas or polars data frame
+            Rows with their targets.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            Numbers or labels.
+        """
         y = self.columns.targets(frame)
         if isinstance(self.estimator, HorseshoeClassifier):
             new = np.setdiff1d(y, self.estimator.classes_)
@@ -76,81 +263,67 @@ class TableModel:
                 )
         return y
 
-    def prediction(self, frame: Frame, level: float = 0.9) -> dict[str, np.ndarray]:
-        """All that a prediction says, by the name of a column.
-
-        Of a regression `mean`, `std`, `low` and `high`; of a classification `label` and
-        one probability for each class.
-        """
-        X = self._features(frame)
-        if isinstance(self.estimator, HorseshoeRegressor):
-            mean, std = self.estimator.predict(X, return_std=True)
-            low, high = self.estimator.predict_interval(X, level)
-            return {"mean": mean, "std": std, "low": low, "high": high}
-        p, classes = self._classifier.predict_proba(X), self._classifier.classes_
-        parts = {f"P({label})": p[:, k] for k, label in enumerate(classes)}
-        return {"label": classes[p.argmax(axis=1)]} | parts
-
-    def scores(self, frame: Frame) -> dict[str, float]:
-        """How good the predictions for a table with targets are; densities in nats.
-
-        Of a regression also the share of targets within the intervals of 50, 80, 90
-        and 95 %; of a classification the Brier score, summed over classes.
-        """
-        X, y = self._features(frame), self.known_targets(frame)
-        density = float(self.estimator.log_density(X, y).mean())
-        if isinstance(self.estimator, HorseshoeRegressor):
-            error = self.estimator.predict(X) - y
-            found = {
-                "rmse": math.sqrt(np.mean(error**2)),
-                "mae": float(np.mean(np.abs(error))),
-                "log_density": density,
-            }
-            for level in LEVELS:
-                low, high = self.estimator.predict_interval(X, level)
-                inside = float(np.mean((low <= y) & (y <= high)))
-                found[f"coverage_{round(100 * level)}"] = inside
-            return found
-        p, classes = self._classifier.predict_proba(X), self._classifier.classes_
-        truth = y[:, None] == classes[None]
-        wrong = classes[p.argmax(axis=1)] != y
-        return {
-            "error": float(np.mean(wrong)),
-            "log_density": density,
-            "brier": float(np.mean(((p - truth) ** 2).sum(axis=1))),
-        }
+    # -- other models and files --------------------------------------------------------
 
     def compact(self) -> Self:
-        """A smaller model that predicts the same; see `HorseshoeRegressor.compact`."""
+        """A smaller model with the same predictions.
+
+        Returns
+        -------
+        TableModel
+            A model of the compacted estimator; see `HorseshoeRegressor.compact`.
+        """
         return dataclasses.replace(self, estimator=self.estimator.compact())
 
     def save(self, path: str | Path) -> None:
-        """Write the model to one `.safetensors` file; see `farrier.load`."""
-        header, arrays = self.estimator._to_file()
-        table = {"columns": self.columns.to_json(), "about": self.about}
+        """Write the model to one `.safetensors` file; `farrier.load` reads it.
+
+        Parameters
+        ----------
+        path : str or Path
+            Where to write it.
+        """
+        path = Path(path)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            part = Path(folder) / "estimator.safetensors"
+            self.estimator.save(part)
+            header, arrays = persist.read(part, "model")
+        table = {"columns": self.columns.to_json(), "about": to_json(self.about)}
         persist.write(path, "model", header | {"table": table}, arrays)
 
     @classmethod
-    def from_header(cls, found: Any, estimator: Estimator) -> Self:
-        """What `save` put beside the estimator; a ValueError if that is broken."""
-        columns, about = Columns.from_json(found["columns"]), found["about"]
-        if CLASSES[columns.task] is not type(estimator):
-            raise ValueError(f"its table asks for a {columns.task}")
-        if len(columns.feature_names) != estimator.n_features_in_:
-            raise ValueError(
-                f"its table has {len(columns.feature_names)} features, its network "
-                f"{estimator.n_features_in_}"
-            )
-        if isinstance(estimator, HorseshoeClassifier):
-            is_number = estimator.classes_.dtype.kind in "iu"
-            if is_number != (columns.labels == "number"):
-                raise ValueError(f"its labels are not of kind {columns.labels!r}")
-        _check_about(about)
-        return cls(columns, estimator, about)
+    def from_header(cls, header: Any, estimator: Estimator) -> Self:
+        """Undo `save`: the table in the header of a file, and its estimator.
+
+        Parameters
+        ----------
+        header : dict
+            What `save` wrote next to the estimator; a ValueError if it is damaged.
+        estimator : HorseshoeRegressor or HorseshoeClassifier
+            The estimator in the same file.
+
+        Returns
+        -------
+        TableModel
+            The model that was saved.
+        """
+        about = from_json(TrainingTable, header["about"], "about")
+        return cls(Columns.from_json(header["columns"]), estimator, about)
 
     @classmethod
     def around(cls, estimator: Estimator) -> Self:
-        """An estimator that was fitted to a frame of numbers, without a table."""
+        """A model of an estimator that was fitted to a data frame of numbers.
+
+        Parameters
+        ----------
+        estimator : HorseshoeRegressor or HorseshoeClassifier
+            Fitted to a data frame with a single target.
+
+        Returns
+        -------
+        TableModel
+            A model without a target column: it predicts, but has no scores.
+        """
         names = getattr(estimator, "feature_names_in_", None)
         if names is None:
             raise TableError(
@@ -158,24 +331,23 @@ class TableModel:
                 "names. Fit it to a pandas frame, or use it in Python: "
                 "`farrier.load(...).predict(X)`."
             )
+        columns = tuple(Column(str(name), "number") for name in names)
         task = CLASSIFICATION
         if isinstance(estimator, HorseshoeRegressor):
             task = REGRESSION
-            if estimator._columns is not None:
+            row = imported()[0].DataFrame(np.zeros((1, len(names))), columns=names)
+            if np.ndim(estimator.predict(row)) > 1:
                 raise TableError(
-                    "The model predicts several targets at once. Use it in Python: "
-                    "`farrier.load(...).predict(X)`."
+                    "The model was fitted to a target with several columns. Use it in "
+                    "Python: `farrier.load(...).predict(X)`."
                 )
-        columns = tuple(Column(str(name), "number") for name in names)
         return cls(Columns(columns, None, task), estimator)
 
     def _features(self, frame: Frame) -> Any:
         """Rows x features; with names, if the estimator was fitted to names."""
         X = self.columns.features(frame)
-        if not hasattr(self.estimator, "feature_names_in_"):
-            return X
-        pandas, _ = imported()
-        return pandas.DataFrame(X, columns=self.estimator.feature_names_in_)
+        names = getattr(self.estimator, "feature_names_in_", None)
+        return X if names is None else imported()[0].DataFrame(X, columns=names)
 
     @property
     def _classifier(self) -> HorseshoeClassifier:
@@ -188,21 +360,3 @@ class TableModel:
         if not isinstance(self.estimator, HorseshoeRegressor):
             raise TableError("The model predicts classes; it has no intervals.")
         return self.estimator
-
-
-_COLUMN = record(name=is_text, kind=is_text, missing=whole(0), distinct=whole(0))
-_ABOUT = {
-    "file": is_text,
-    "rows": whole(1),
-    "why": is_text,
-    "columns": list_of(_COLUMN),
-    "holdout": lambda v: isinstance(v, dict) and all(map(is_number, v.values())),
-}
-
-
-def _check_about(about: Any) -> None:
-    if not isinstance(about, dict):
-        raise ValueError(f"`about` is {about!r:.80}")
-    for name, value in about.items():
-        if name in _ABOUT and not _ABOUT[name](value):
-            raise ValueError(f"`{name}` of `about` is {value!r:.80}")

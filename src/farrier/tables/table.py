@@ -1,84 +1,61 @@
-"""A whole table: its columns, its target, and the task that this asks for."""
+"""The columns of a whole table: its features and its target."""
 
-import dataclasses
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 
+from ..jsonable import from_json, to_json
 from .columns import (
     ERROR,
     IMPUTE,
     Column,
     Series,
-    checked_fields,
-    column_from_json,
-    kind_of,
-    numbers,
+    as_numbers,
+    as_strings,
+    first_row,
     refuse,
-    row_of,
-    texts,
 )
 from .files import Frame, TableError, imported
 
-REGRESSION, CLASSIFICATION = "regression", "classification"
-TASKS = (REGRESSION, CLASSIFICATION)
-FEW_CLASSES = 10  # so many whole numbers, or fewer, are labels
+Task: TypeAlias = Literal["regression", "classification"]
+REGRESSION: Literal["regression"] = "regression"
+CLASSIFICATION: Literal["classification"] = "classification"
+TASKS: tuple[Task, Task] = (REGRESSION, CLASSIFICATION)
 MOST_CLASSES = 1_000
 
 
 @dataclass(frozen=True)
 class Columns:
-    """How a table becomes features, and what its target is.
+    """The columns of a table: how inputs are encoded, and which column is the target.
 
     Parameters
     ----------
-    target
-        Name of the column that is predicted; None: the table has none.
-    task
-        "regression" or "classification".
-    labels
-        Of a classification, "number" where labels are whole numbers, else "text".
+    columns : tuple of Column
+        The input columns, in the order of their features.
+    target : str or None
+        Name of the column to predict, or None for a table without one.
+    task : {"regression", "classification"}, default="regression"
+        What is predicted.
+    labels : {"text", "number"}, default="text"
+        Type of the labels of a classification: "number" for whole numbers.
+
+    Attributes
+    ----------
+    feature_names : list of str
+        One name for each feature.
     """
 
     columns: tuple[Column, ...]
     target: str | None
-    task: str = REGRESSION
-    labels: str = "text"
+    task: Task = REGRESSION
+    labels: Literal["text", "number"] = "text"
 
-    @classmethod
-    def learn(
-        cls, frame: Frame, target: str, *, missing: str = ERROR, task: str | None = None
-    ) -> Self:
-        """What a table of training data asks for.
-
-        Parameters
-        ----------
-        missing
-            "error": missing values are refused, all columns that have some named at
-            once. "impute": they are filled in, and a feature tells of them.
-        task
-            By default the one that `find_task` finds.
-        """
-        check_missing(missing)
-        frame = as_frame(frame)
-        y = column_of(frame, target)
-        task, _ = find_task(y) if task is None else (checked_task(task), "")
-        inputs = [name for name in frame.columns if name != target]
-        if not inputs:
-            raise TableError(
-                f"The table has no column besides the target {target!r}: there is "
-                "nothing to predict it from."
-            )
-        if missing == ERROR:
-            _refuse_missing(frame[inputs])
-        columns = tuple(Column.learn(frame[n], missing=missing) for n in inputs)
-        number = task == CLASSIFICATION and _whole(y)
-        found = cls(columns, target, task, "number" if number else "text")
-        y = found.targets(frame)
-        check_targets(target, task, np.unique(y).tolist(), len(y))
-        return found
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.columns]
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"Columns need different names, got {names!r:.100}.")
 
     @property
     def feature_names(self) -> list[str]:
@@ -86,7 +63,18 @@ class Columns:
         return [name for column in self.columns for name in column.feature_names]
 
     def features(self, frame: Frame) -> np.ndarray:
-        """Rows x features, from a table with these columns in any order, and others."""
+        """Encode the input columns of a table.
+
+        Parameters
+        ----------
+        frame : pandas or polars data frame
+            A table with these columns, in any order. Other columns are ignored.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_features)
+            The features.
+        """
         frame = as_frame(frame)
         self.check(frame)
         return np.concatenate(
@@ -94,100 +82,64 @@ class Columns:
         )
 
     def check(self, frame: Frame) -> None:
-        """Refuse a table that lacks a column."""
+        """Raise a TableError if the table lacks an input column."""
         absent = [c.name for c in self.columns if c.name not in frame.columns]
         if absent:
             raise TableError(_absent(absent, frame))
 
     def extra(self, frame: Frame) -> list[str]:
-        """Columns of a table that are neither inputs nor the target."""
+        """Names of the columns of a table that are neither inputs nor the target."""
         known = {column.name for column in self.columns} | {self.target}
         return [str(name) for name in frame.columns if name not in known]
 
     def targets(self, frame: Frame) -> np.ndarray:
-        """The target column: numbers, or labels."""
+        """Read the target column of a table.
+
+        Parameters
+        ----------
+        frame : pandas or polars data frame
+            A table with the target column.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            Numbers for a regression, labels for a classification.
+        """
         if self.target is None:
             raise TableError("The model does not know which column its target is.")
         values = column_of(as_frame(frame), self.target)
         missing = values.isna().to_numpy(bool)
         if missing.any():
-            raise TableError(
-                f"The target {self.target!r} has no value in {row_of(values, missing)} "
-                f"and {missing.sum()} rows in all: leave those rows out."
+            raise missing_targets(
+                self.target, first_row(values, missing), int(missing.sum())
             )
         if self.task == REGRESSION:
-            return numbers(values)
+            return as_numbers(values)
         if self.labels == "text":
-            return texts(values).to_numpy(str)
-        found = numbers(values)
-        refuse(values, found != np.floor(found), "where a whole number is needed")
-        return found.astype(np.int64)
+            return as_strings(values).to_numpy(str)
+        numbers = as_numbers(values)
+        refuse(values, numbers != np.floor(numbers), "where a whole number is needed")
+        return numbers.astype(np.int64)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for the header of a file."""
-        return dataclasses.asdict(self)
+        """JSON values for the header of a file."""
+        return to_json(self)
 
     @classmethod
-    def from_json(cls, found: Any) -> Self:
-        """What `to_json` gave; a ValueError if it is anything else."""
-        fields = checked_fields(cls, found, _IS_RIGHT)
-        columns = tuple(column_from_json(c) for c in fields.pop("columns"))
-        if not columns or len({c.name for c in columns}) < len(columns):
-            raise ValueError("The columns of the table are none, or not all different.")
-        if fields["task"] not in TASKS or fields["labels"] not in ("text", "number"):
-            raise ValueError(f"The task of the table is broken: {fields!r:.100}.")
-        return cls(columns, **fields)
-
-
-def find_task(y: Series) -> tuple[str, str]:
-    """The task that a target column asks for, and why, in a sentence."""
-    name, known = str(y.name), y.dropna()
-    if not len(known):
-        raise TableError(f"The target {name!r} has no values at all.")
-    kind, distinct = kind_of(known), known.nunique()
-    if kind == "number":
-        distinct = len(np.unique(numbers(known)))
-    return task_of(name, kind, distinct, len(known), whole=_whole(known))
-
-
-def task_of(
-    name: str, kind: str, distinct: int, rows: int, *, whole: bool
-) -> tuple[str, str]:
-    """The task, and why, from what a target holds."""
-    if kind == "date":
-        raise TableError(f"The target {name!r} holds dates; numbers or labels can be.")
-    if kind == "boolean":
-        return CLASSIFICATION, f"{name!r} holds two labels."
-    if kind == "category":
-        return CLASSIFICATION, f"{name!r} holds {distinct} labels that are texts."
-    if distinct == 2:
-        return CLASSIFICATION, f"{name!r} has two different values."
-    if distinct <= FEW_CLASSES and 2 * distinct <= rows and whole:
-        return (
-            CLASSIFICATION,
-            f"{name!r} has {distinct} different values, all whole numbers.",
-        )
-    return REGRESSION, f"{name!r} has {distinct} different numbers."
-
-
-def describe(columns: Columns, frame: Frame) -> list[dict[str, Any]]:
-    """For each column: name, kind, and how many values are missing and different."""
-    found = []
-    for column in columns.columns:
-        values = frame[column.name]
-        counts = {"missing": int(values.isna().sum()), "distinct": values.nunique()}
-        found.append({"name": column.name, "kind": column.kind} | counts)
-    return found
+    def from_json(cls, value: Any) -> Self:
+        """Undo `to_json`; a ValueError names the field that is wrong."""
+        return from_json(cls, value)
 
 
 def as_frame(table: Any) -> Frame:
-    """A pandas frame, also of a polars one, with texts as names."""
+    """A pandas data frame, also from a polars one, with strings as column names."""
     pandas, _ = imported()
     if not isinstance(table, pandas.DataFrame) and hasattr(table, "to_pandas"):
         table = table.to_pandas()
     if not isinstance(table, pandas.DataFrame):
         raise TableError(
-            f"A table must be a pandas or polars frame, got {type(table).__name__}."
+            "A table must be a pandas or polars data frame, got "
+            f"{type(table).__name__}."
         )
     names = [str(name) for name in table.columns]
     if len(set(names)) < len(names):
@@ -197,21 +149,21 @@ def as_frame(table: Any) -> Frame:
 
 
 def column_of(frame: Frame, name: str) -> Series:
-    """One column, which must be there."""
+    """One column; a TableError if the table does not have it."""
     if name not in frame.columns:
         raise TableError(_absent([name], frame))
     return frame[name]
 
 
 def _absent(names: list[str], frame: Frame) -> str:
-    there = ", ".join(repr(str(name)) for name in frame.columns[:20])
+    known = ", ".join(repr(str(name)) for name in frame.columns[:20])
     dots = ", ..." if len(frame.columns) > 20 else ""
     hint = ""
     if any(_is_number(str(name)) for name in frame.columns):
         hint = " Does the first line of the file hold the names of the columns?"
     return (
         f"The table has no column {', '.join(map(repr, names))}. It has "
-        f"{there}{dots}.{hint}"
+        f"{known}{dots}.{hint}"
     )
 
 
@@ -223,27 +175,19 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _whole(values: Series) -> bool:
-    known = values.dropna()
-    if kind_of(known) != "number":
-        return False
-    found = numbers(known)
-    return bool((found == np.floor(found)).all() and (np.abs(found) < 2**53).all())
+# -- checks ------------------------------------------------------------------------
 
 
-def _refuse_missing(frame: Frame) -> None:
-    counts = frame.isna().sum()
-    some = [f"{name!r} ({n})" for name, n in counts.items() if 0 < n < len(frame)]
-    if some:
-        raise TableError(
-            f"Values are missing in {', '.join(some)}, of {len(frame)} rows. Fill them "
-            "in, leave the columns out with `--drop`, or have them filled in with "
-            "`--missing impute`."
-        )
+def missing_targets(name: str, row: str, count: int) -> TableError:
+    """The error about a target that is missing in some rows."""
+    return TableError(
+        f"The target {name!r} has no value in {row} and {count} rows in all: leave "
+        "those rows out."
+    )
 
 
-def check_targets(name: str, task: str, labels: list, rows: int) -> None:
-    """Refuse targets that there is nothing to learn from."""
+def check_targets(name: str, task: str, labels: Sequence[Any], rows: int) -> None:
+    """Refuse too few rows, and labels from which nothing can be learned."""
     if rows < 2 and task == REGRESSION:
         raise TableError("The table has one row only; a fit needs at least two.")
     if task == REGRESSION:
@@ -255,26 +199,19 @@ def check_targets(name: str, task: str, labels: list, rows: int) -> None:
     if len(labels) > MOST_CLASSES or len(labels) > max(2, rows / 2):
         raise TableError(
             f"The target {name!r} has {len(labels)} different labels in {rows} rows: "
-            "there is too little to learn each from."
+            "too few rows to learn each label."
         )
 
 
 def check_missing(missing: str) -> None:
-    """Refuse what is no way to treat missing values."""
+    """Refuse an unknown treatment of missing values."""
     if missing not in (ERROR, IMPUTE):
         raise TableError(f"`missing` must be {ERROR!r} or {IMPUTE!r}, got {missing!r}.")
 
 
-def checked_task(task: str) -> str:
-    """The task, if there is such a one."""
-    if task not in TASKS:
-        raise TableError(f"`task` must be one of {[*TASKS]}, got {task!r}.")
-    return task
-
-
-_IS_RIGHT: dict[str, Callable[[Any], bool]] = {
-    "columns": lambda v: isinstance(v, list),
-    "target": lambda v: v is None or isinstance(v, str),
-    "task": lambda v: isinstance(v, str),
-    "labels": lambda v: isinstance(v, str),
-}
+def checked_task(task: str) -> Task:
+    """The task; a TableError if it is unknown."""
+    for known in TASKS:
+        if task == known:
+            return known
+    raise TableError(f"`task` must be one of {[*TASKS]}, got {task!r}.")

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from farrier import HorseshoeClassifier, HorseshoeRegressor, write_report
-from farrier.tables import Columns
+from farrier.tables import learn
 from farrier.tables.model import TableModel
 
 # Networks as small as these have nearly all nodes on, and say so.
@@ -44,7 +44,7 @@ def table(rows=90, seed=0):
 @pytest.fixture(scope="module")
 def model():
     frame = table()
-    columns = Columns.learn(frame, "pay", missing="impute")
+    columns = learn([frame], "pay", missing="impute").columns
     estimator = HorseshoeRegressor(**SMALL)
     estimator.fit(columns.features(frame), columns.targets(frame))
     return TableModel(columns, estimator, {"file": "jobs.csv", "rows": len(frame)})
