@@ -31,18 +31,23 @@ import numpy as np
 from jax import lax
 
 from experiments import datasets
-from farrier.core.priors import Horseshoe
+from experiments.settings import arguments
+from farrier import (
+    Horseshoe,
+    HorseshoeRegressor,
+    ParquetRows,
+    TrainingWarning,
+    fit_many,
+    presets,
+)
 from farrier.core.random import box_muller, fold_in, normals, threefry
-from farrier.estimators import HorseshoeRegressor, TrainingWarning, fit_many
 from farrier.estimators.base import InUnits
 from farrier.infer.predict import by_chunks, probabilities
 from farrier.infer.shrink import shrunk, staying, weights
 from farrier.model.likelihoods import Categorical, GaussianNoise
 from farrier.model.network import Network
-from farrier.presets import PLAIN
 from farrier.scale.placement import Meshed, current
 from farrier.scale.processes import alone, rank
-from farrier.scale.rows import ParquetRows
 from farrier.scale.stream import BLOCK_VALUES, Held, Stream
 from farrier.tables.files import imported, writing
 from farrier.train.config import COMPILER_OPTIONS, TrainConfig
@@ -51,6 +56,7 @@ from farrier.train.loop import CHUNKS, Job, Run, train
 from farrier.train.schedule import Schedule
 from farrier.train.step import TrainState, adam
 
+ROOT = Path(__file__).parents[1]
 REPEATS = 7
 # Name: inputs, hidden layers, outputs, rows of the table, rows in a step, steps.
 SHAPES = {
@@ -205,7 +211,7 @@ def on_one_core(figure: str) -> float:
         "import os\n"
         "if hasattr(os, 'sched_setaffinity'):\n"
         "    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-        "from farrier import bench\n"
+        "from benchmarks import bench\n"
         f"print({figure})\n"
     )
 
@@ -322,7 +328,7 @@ def many_fits() -> dict[str, float]:
 
     def fresh() -> HorseshoeRegressor:
         chosen = {"max_iter": 5 * steps, "early_stopping": False, "random_state": 0}
-        return HorseshoeRegressor(widths, **PLAIN, **chosen)
+        return HorseshoeRegressor(widths, **arguments(presets.PLAIN, chosen))
 
     def one() -> None:
         fresh().fit(x[splits[0]], y[splits[0]])
@@ -398,19 +404,26 @@ def output_of(program: str, *arguments: str, **variables: str) -> str:
         check=True,
         capture_output=True,
         text=True,
-        env=os.environ | variables,
+        env=surroundings() | variables,
     )
     return done.stdout
+
+
+def surroundings() -> dict[str, str]:
+    """Variables of a process that imports `benchmarks` and `experiments`."""
+    folders = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, folders))}
 
 
 def compile_time() -> dict[str, float]:
     """Seconds of a fit of one step in a new process: cold, then with JAX's cache."""
     program = (
         "import time, numpy as np\n"
+        "from experiments.settings import arguments\n"
         "from farrier import HorseshoeRegressor\n"
         "x = np.random.default_rng(0).normal(size=(927, 8))\n"
         "began = time.perf_counter()\n"
-        "HorseshoeRegressor((50,), max_iter=1).fit(x, x[:, 0])\n"
+        "HorseshoeRegressor((50,), **arguments({'max_iter': 1})).fit(x, x[:, 0])\n"
         "print(time.perf_counter() - began)\n"
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -464,7 +477,8 @@ def concrete(data: Path) -> dict[str, float]:
     program = (
         "import sys, time, warnings\n"
         "from pathlib import Path\n"
-        "from farrier import HorseshoeRegressor, datasets, presets\n"
+        "from experiments import datasets\n"
+        "from farrier import HorseshoeRegressor, presets\n"
         "warnings.simplefilter('ignore')\n"
         "X, y, splits = datasets.uci('concrete', Path(sys.argv[1]))\n"
         "rows = splits[0][0]\n"
@@ -490,10 +504,12 @@ def memory(data: Path) -> dict[str, float]:
     program = (
         "import sys, numpy as np\n"
         "from pathlib import Path\n"
+        "from experiments.settings import arguments\n"
         "from farrier import HorseshoeClassifier\n"
         "x, y = np.load(sys.argv[1]), np.load(sys.argv[2])\n"
         "if sys.argv[3] == 'fit':\n"
-        "    HorseshoeClassifier(max_iter=1, random_state=0).fit(x, y)\n"
+        "    once = arguments({'max_iter': 1, 'random_state': 0})\n"
+        "    HorseshoeClassifier(**once).fit(x, y)\n"
         # The peak of this program alone: `ru_maxrss` is inherited from its parent.
         "status = Path('/proc/self/status').read_text()\n"
         "print(1024 * int(status.split('VmHWM:')[1].split()[0]))\n"
@@ -546,12 +562,14 @@ def streamed_memory() -> dict[str, float]:
     program = (
         "import json, sys, time\n"
         "from pathlib import Path\n"
+        "from experiments.settings import arguments\n"
         "from farrier import HorseshoeRegressor, ParquetRows\n"
         "began = time.perf_counter()\n"
         "rows = ParquetRows(sys.argv[1], 'y')\n"
         "rows.columns\n"
         "learned = time.perf_counter() - began\n"
-        "model = HorseshoeRegressor(max_iter=1, early_stopping=False, random_state=0)\n"
+        "once = arguments({'max_iter': 1, 'early_stopping': False})\n"
+        "model = HorseshoeRegressor(random_state=0, **once)\n"
         "model.fit(rows)\n"
         "status = Path('/proc/self/status').read_text()\n"
         "peak = 1024 * int(status.split('VmHWM:')[1].split()[0])\n"
@@ -579,7 +597,7 @@ def streamed_pass() -> dict[str, float]:
         write_rows(Path(folder), HELD_ROWS)
         source = ParquetRows(folder, "y")
         passes: dict[str, Any] = {"max_iter": CHUNKS, "early_stopping": False}
-        model = HorseshoeRegressor(**passes, random_state=0)
+        model = HorseshoeRegressor(random_state=0, **arguments(passes))
         there = model._streamed_job(source)
         x, y, weight = InUnits(source, model._in_units).read(0, source.rows)
         size = there.config.batch_size
@@ -677,7 +695,7 @@ def two_processes() -> dict[str, float]:
         "os.sched_setaffinity(0, {cores[rank % len(cores)]})\n"
         "import farrier\n"
         "farrier.distributed(sys.argv[2], 2, rank)\n"
-        "from farrier import bench\n"
+        "from benchmarks import bench\n"
         "print(json.dumps(bench.one_and_two()))\n"
     )
     with socket.socket() as free:
@@ -689,7 +707,7 @@ def two_processes() -> dict[str, float]:
             [sys.executable, "-c", program, str(rank), address],
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | flags,
+            env=surroundings() | flags,
         )
         for rank in range(2)
     ]

@@ -137,7 +137,7 @@ def test_one_process_is_timed_against_two_on_the_same_batches():
         "import json, sys\n"
         "import farrier\n"
         "farrier.distributed(sys.argv[1], 2, int(sys.argv[2]))\n"
-        "from farrier import bench\n"
+        "from benchmarks import bench\n"
         "bench.SHAPES = {'tiny': (3, (4,), 2, 64, 16, 2)}\n"
         "bench.TWO_BATCHES, bench.BLOCK_VALUES = (16,), 96\n"
         "bench.ROUNDS = bench.SUMS = 1\n"
