@@ -142,7 +142,9 @@ def test_parts_can_be_chosen_and_the_others_stay(experiment, tmp_path):
     assert experiment.ran == ["two/b", "one"]
     names = [row["name"] for row in read_rows(tmp_path / "rows.json")]
     assert names == ["one", "two/b"]
-    with pytest.raises(Refused, match=r"No part contains \['x'\]. The parts are one, two/b"):
+    with pytest.raises(
+        Refused, match=r"No part contains \['x'\]. The parts are one, two/b"
+    ):
         reproduce(tmp_path, only=["x"])
 
 
