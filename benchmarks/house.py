@@ -1,6 +1,6 @@
 """Signs of whether the package is as simple as it should be.
 
-    python -m benchmarks.house            # all signs; fits, saves and loads a small model
+    python -m benchmarks.house            # all signs; fits and loads a small model
     python -m benchmarks.house --static   # those that are read off the sources alone
 
 Each sign has a limit. They are signs to look at, not numbers to optimise, so going over
@@ -137,7 +137,7 @@ def private_uses(tree: Tree) -> Iterator[str]:
 
 
 def definitions(module: ast.Module) -> Iterator[str]:
-    """Names that a module defines: functions, classes, variables, attributes of self."""
+    """Names that a module defines, attributes of `self` among them."""
     for node in ast.walk(module):
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             yield node.name

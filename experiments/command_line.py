@@ -22,9 +22,7 @@ class Command(TyperCommand):
         except Exception as error:
             if not hasattr(error, "format_message"):
                 raise
-            path = error.ctx.command_path if getattr(error, "ctx", None) else self.name
-            text = f"{error.format_message()} See `{path} --help`."
-            sys.exit(_report(text, INPUT))
+            sys.exit(_report(self._usage(error), INPUT))
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: Any) -> Any:
@@ -40,6 +38,12 @@ class Command(TyperCommand):
                 raise
             text = f"{type(error).__name__}: {error}. This is a bug in the program."
             raise typer.Exit(_report(text, INTERNAL)) from error
+
+    def _usage(self, error: Any) -> str:
+        """A message of the parser of arguments, and where to find help."""
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context else self.name
+        return f"{error.format_message()} See `{path} --help`."
 
 
 def _report(text: str, code: int) -> int:

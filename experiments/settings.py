@@ -46,12 +46,14 @@ def recorded(settings: dict[str, Any]) -> dict[str, Any]:
 def with_column_scales() -> dict[str, Any]:
     """Settings of the horseshoe prior with a scale for each column of the input."""
     if "columns" in {field.name for field in dataclasses.fields(Horseshoe)}:
-        return {"prior": Horseshoe(**{"columns": True})}
+        own: dict[str, Any] = {"columns": True}
+        return {"prior": Horseshoe(**own)}
     return {"input_horseshoe": True}
 
 
 def with_slab(scale: float) -> Any:
     """The horseshoe prior with a slab of this scale."""
     if "slab" in {field.name for field in dataclasses.fields(Horseshoe)}:
-        return Horseshoe(**{"slab": scale})
+        own: dict[str, Any] = {"slab": scale}
+        return Horseshoe(**own)
     return getattr(farrier, "RegularisedHorseshoe")(slab_scale=scale)  # noqa: B009

@@ -2,8 +2,8 @@
 
 NGBoost (boosted trees, a normal for each row) and bde (an ensemble of networks, sampled
 from where Adam left them), each in the environment that `python -m benchmarks --peers`
-builds for it. Scores are those of our recipes (`uci-default`, `uci-refined`), and so are
-the columns of the table.
+builds for it. Scores are those of our recipes (`uci-default`, `uci-refined`), and so
+are the columns of the table.
 """
 
 from collections.abc import Callable

@@ -40,7 +40,8 @@ def test_a_tree_within_the_limits_is_ok(tmp_path):
         {
             "a.py": large_class(20) + long_function(60),
             "b.py": "x = 1\n" * 450,
-            "c.py": "class C:\n    def f(self): return self._x, C()._y, hasattr(1, 'a')\n"
+            "c.py": "class C:\n"
+            "    def f(self): return self._x, C()._y, hasattr(1, 'a')\n"
             "    def _y(self): return isinstance(1, int)\n",
         },
     )

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments import cubic, datasets
-from farrier import Gaussian, GaussianNoise, presets
+from experiments import cubic
+from farrier import GaussianNoise, datasets, presets
 
 LIKELIHOODS = {  # protocol, prior: at 10 units and at 1000
     ("converged", "gaussian"): (-3.2, -4.6),
@@ -91,7 +91,7 @@ def test_reference_lines_are_those_of_the_data():
 
 def test_the_papers_protocol_is_the_papers_preset():
     found = cubic.settings(cubic.FULL, "paper", "gaussian")
-    assert found["prior"] == Gaussian(half_cauchy="auxiliary")
+    assert found["prior"] == "gaussian"
     assert found["likelihood"] == GaussianNoise(shape=6.0, rate=6.0)
     assert found["max_iter"] == 1_000
     rest = presets.paper().items() - {("prior", presets.paper()["prior"])}

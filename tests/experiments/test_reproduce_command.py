@@ -119,7 +119,7 @@ def test_without_a_name_the_error_says_where_to_find_help():
     result = reproduce()
     assert result.exit_code == 2
     (line,) = result.output.splitlines()
-    assert "'NAME'" in line
+    assert line.startswith("Error: Missing argument 'name'")
     assert "--help`" in line
 
 
