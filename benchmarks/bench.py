@@ -16,6 +16,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -30,17 +31,24 @@ import numpy as np
 from jax import lax
 
 from experiments import datasets
-from farrier.core.priors import Horseshoe
+from experiments.settings import arguments
+from farrier import (
+    Horseshoe,
+    HorseshoeRegressor,
+    ParquetRows,
+    TrainingWarning,
+    fit_many,
+    presets,
+)
 from farrier.core.random import box_muller, fold_in, normals, threefry
-from farrier.estimators import HorseshoeRegressor, TrainingWarning, fit_many
+from farrier.estimators.base import InUnits
 from farrier.infer.predict import by_chunks, probabilities
 from farrier.infer.shrink import shrunk, staying, weights
 from farrier.model.likelihoods import Categorical, GaussianNoise
 from farrier.model.network import Network
-from farrier.presets import PLAIN
-from farrier.scale.placement import AbstractPlacement, Meshed
-from farrier.scale.rows import ArrayRows, ConvertedRows, ParquetRows
-from farrier.scale.stream import BLOCK_VALUES, Stream
+from farrier.scale.placement import Meshed, current
+from farrier.scale.processes import alone, rank
+from farrier.scale.stream import BLOCK_VALUES, Held, Stream
 from farrier.tables.files import imported, writing
 from farrier.train.config import COMPILER_OPTIONS, TrainConfig
 from farrier.train.data import RECORDS_PER_CHUNK, Data, run_chunk
@@ -48,6 +56,7 @@ from farrier.train.loop import CHUNKS, Job, Run, train
 from farrier.train.schedule import Schedule
 from farrier.train.step import TrainState, adam
 
+ROOT = Path(__file__).parents[1]
 REPEATS = 7
 # Name: inputs, hidden layers, outputs, rows of the table, rows in a step, steps.
 SHAPES = {
@@ -202,7 +211,7 @@ def on_one_core(figure: str) -> float:
         "import os\n"
         "if hasattr(os, 'sched_setaffinity'):\n"
         "    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-        "from farrier import bench\n"
+        "from benchmarks import bench\n"
         f"print({figure})\n"
     )
 
@@ -319,7 +328,7 @@ def many_fits() -> dict[str, float]:
 
     def fresh() -> HorseshoeRegressor:
         chosen = {"max_iter": 5 * steps, "early_stopping": False, "random_state": 0}
-        return HorseshoeRegressor(widths, **PLAIN, **chosen)
+        return HorseshoeRegressor(widths, **arguments(presets.PLAIN, chosen))
 
     def one() -> None:
         fresh().fit(x[splits[0]], y[splits[0]])
@@ -395,19 +404,26 @@ def output_of(program: str, *arguments: str, **variables: str) -> str:
         check=True,
         capture_output=True,
         text=True,
-        env=os.environ | variables,
+        env=surroundings() | variables,
     )
     return done.stdout
+
+
+def surroundings() -> dict[str, str]:
+    """Variables of a process that imports `benchmarks` and `experiments`."""
+    folders = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, folders))}
 
 
 def compile_time() -> dict[str, float]:
     """Seconds of a fit of one step in a new process: cold, then with JAX's cache."""
     program = (
         "import time, numpy as np\n"
+        "from experiments.settings import arguments\n"
         "from farrier import HorseshoeRegressor\n"
         "x = np.random.default_rng(0).normal(size=(927, 8))\n"
         "began = time.perf_counter()\n"
-        "HorseshoeRegressor((50,), max_iter=1).fit(x, x[:, 0])\n"
+        "HorseshoeRegressor((50,), **arguments({'max_iter': 1})).fit(x, x[:, 0])\n"
         "print(time.perf_counter() - began)\n"
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -461,7 +477,8 @@ def concrete(data: Path) -> dict[str, float]:
     program = (
         "import sys, time, warnings\n"
         "from pathlib import Path\n"
-        "from farrier import HorseshoeRegressor, datasets, presets\n"
+        "from experiments import datasets\n"
+        "from farrier import HorseshoeRegressor, presets\n"
         "warnings.simplefilter('ignore')\n"
         "X, y, splits = datasets.uci('concrete', Path(sys.argv[1]))\n"
         "rows = splits[0][0]\n"
@@ -487,10 +504,12 @@ def memory(data: Path) -> dict[str, float]:
     program = (
         "import sys, numpy as np\n"
         "from pathlib import Path\n"
+        "from experiments.settings import arguments\n"
         "from farrier import HorseshoeClassifier\n"
         "x, y = np.load(sys.argv[1]), np.load(sys.argv[2])\n"
         "if sys.argv[3] == 'fit':\n"
-        "    HorseshoeClassifier(max_iter=1, random_state=0).fit(x, y)\n"
+        "    once = arguments({'max_iter': 1, 'random_state': 0})\n"
+        "    HorseshoeClassifier(**once).fit(x, y)\n"
         # The peak of this program alone: `ru_maxrss` is inherited from its parent.
         "status = Path('/proc/self/status').read_text()\n"
         "print(1024 * int(status.split('VmHWM:')[1].split()[0]))\n"
@@ -543,12 +562,14 @@ def streamed_memory() -> dict[str, float]:
     program = (
         "import json, sys, time\n"
         "from pathlib import Path\n"
+        "from experiments.settings import arguments\n"
         "from farrier import HorseshoeRegressor, ParquetRows\n"
         "began = time.perf_counter()\n"
         "rows = ParquetRows(sys.argv[1], 'y')\n"
         "rows.columns\n"
         "learned = time.perf_counter() - began\n"
-        "model = HorseshoeRegressor(max_iter=1, early_stopping=False, random_state=0)\n"
+        "once = arguments({'max_iter': 1, 'early_stopping': False})\n"
+        "model = HorseshoeRegressor(random_state=0, **once)\n"
         "model.fit(rows)\n"
         "status = Path('/proc/self/status').read_text()\n"
         "peak = 1024 * int(status.split('VmHWM:')[1].split()[0])\n"
@@ -576,10 +597,9 @@ def streamed_pass() -> dict[str, float]:
         write_rows(Path(folder), HELD_ROWS)
         source = ParquetRows(folder, "y")
         passes: dict[str, Any] = {"max_iter": CHUNKS, "early_stopping": False}
-        model = HorseshoeRegressor(**passes, random_state=0)
+        model = HorseshoeRegressor(random_state=0, **arguments(passes))
         there = model._streamed_job(source)
-        x, y, weight = ConvertedRows(source, model._in_units).read(0, source.rows)
-        assert y is not None
+        x, y, weight = InUnits(source, model._in_units).read(0, source.rows)
         size = there.config.batch_size
         here = replace(there, data=Data.create(x, y, weight, batch_size=size))
         found = interleaved(
@@ -674,9 +694,9 @@ def two_processes() -> dict[str, float]:
         "cores = sorted(os.sched_getaffinity(0))\n"
         "os.sched_setaffinity(0, {cores[rank % len(cores)]})\n"
         "import farrier\n"
-        "both = farrier.distributed(sys.argv[2], 2, rank)\n"
+        "farrier.distributed(sys.argv[2], 2, rank)\n"
         "from benchmarks import bench\n"
-        "print(json.dumps(bench.one_and_two(both)))\n"
+        "print(json.dumps(bench.one_and_two()))\n"
     )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -687,7 +707,7 @@ def two_processes() -> dict[str, float]:
             [sys.executable, "-c", program, str(rank), address],
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | flags,
+            env=surroundings() | flags,
         )
         for rank in range(2)
     ]
@@ -702,12 +722,10 @@ def two_processes() -> dict[str, float]:
     return found
 
 
-def one_and_two(both: AbstractPlacement, shape: str = DIGITS) -> dict[str, float]:
-    """Milliseconds of a step of this process by itself and of both, and of its parts.
-
-    `both` is the placement of the two processes.
-    """
-    here = Meshed.over(jax.local_devices())
+def one_and_two(shape: str = DIGITS) -> dict[str, float]:
+    """Milliseconds of a step of this process by itself and of two, and of its parts."""
+    here, both = Meshed.over(jax.local_devices()), current()
+    assert isinstance(both, Meshed)
     params = eqx.filter(our_network(shape), eqx.is_inexact_array)
     length = sum(leaf.size for leaf in jax.tree.leaves(params))
     half = TWO_BATCHES[0] // 2
@@ -716,26 +734,20 @@ def one_and_two(both: AbstractPlacement, shape: str = DIGITS) -> dict[str, float
         "sum_ms": (added_up(length, both), SUMS),
         "agreement_ms": (agreements(both), SUMS),
     }
-    idle = both.group.rank > 0  # while the first process works by itself
-    found = milliseconds(parts, idle=idle)
+    found = milliseconds(parts)
     for size in TWO_BATCHES:
         found |= milliseconds(
             {
                 f"one_{size}_ms": streamed_steps(shape, size, here),
                 f"two_{size}_ms": streamed_steps(shape, size, both),
-            },
-            idle=idle,
+            }
         )
     return found
 
 
-def milliseconds(
-    runs: dict[str, tuple[Callable[[], Any], int]], *, idle: bool
-) -> dict[str, float]:
-    """Milliseconds of a step of each run; an idle process skips those of one process.
-
-    It then waits for the other process in the next run of both.
-    """
+def milliseconds(runs: dict[str, tuple[Callable[[], Any], int]]) -> dict[str, float]:
+    """Of one of so many steps of each run; what one process does, the first does."""
+    idle = rank() > 0  # a second one waits for the first in what both do next
     programs: dict[str, Callable[[], Any]] = {
         name: (lambda: None) if idle and name.startswith("one_") else program
         for name, (program, _) in runs.items()
@@ -745,7 +757,7 @@ def milliseconds(
 
 
 def streamed_steps(
-    shape: str, batch_size: int, placement: AbstractPlacement
+    shape: str, batch_size: int, place: Meshed
 ) -> tuple[Callable[[], jax.Array], int]:
     """A network that is trained on with each call, and the steps of a call.
 
@@ -753,40 +765,41 @@ def streamed_steps(
     """
     d_in, *_ = SHAPES[shape]
     x, y = random_table(shape)
-    source = ArrayRows(x, y)
-    data = Stream(source, batch_size=batch_size, key=jr.key(2), placement=placement)
+    held = Held(x, y, np.ones(len(x)))
+    data = Stream(held, batch_size=batch_size, key=jr.key(2), placement=place)
     state = TrainState.create(our_network(shape), TrainConfig())
     schedule = Schedule.create(TrainConfig(steps=2**30))
     each = max(1, BLOCK_VALUES // (batch_size * d_in))
+    by_itself = nullcontext if place is current() else alone
 
     def run() -> jax.Array:
         nonlocal state
-        state, means = data.advance(state, schedule, each, key=jr.key(1))
-        return jax.block_until_ready(means)
+        with by_itself():
+            state, means = data.advance(state, schedule, each, key=jr.key(1))
+            return jax.block_until_ready(means)
 
     return run, RECORDS_PER_CHUNK * each
 
 
-def added_up(length: int, placement: AbstractPlacement) -> Callable[[], jax.Array]:
+def added_up(length: int, place: Meshed) -> Callable[[], jax.Array]:
     """Sums, one after the other, of a vector of so many values over all parts."""
 
     def sums(rows: tuple[()], start: jax.Array) -> jax.Array:
         del rows
-        shard = placement.shard
-        one = lambda values, _: (shard.added(values) / shard.parts, None)
+        one = lambda values, _: (place.part.added(values) / place.part.parts, None)
         return lax.scan(one, start, length=SUMS)[0]
 
-    run = jax.jit(placement.by_parts(sums))
-    start = placement.put_on_devices(jnp.ones(length))
+    run = jax.jit(place.by_parts(sums))
+    start = place.spread(jnp.ones(length))
     return lambda: run((), start)
 
 
-def agreements(placement: AbstractPlacement) -> Callable[[], None]:
+def agreements(place: Meshed) -> Callable[[], None]:
     """Agreements of all processes that nothing has gone wrong, one after the other."""
 
     def run() -> None:
         for _ in range(SUMS):
-            with placement.group.together():
+            with place.together():
                 pass
 
     return run

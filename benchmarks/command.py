@@ -1,31 +1,42 @@
-"""`farrier bench`: timings, ours and those of other libraries."""
+"""`python -m benchmarks`: timings of farrier and of other libraries."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from experiments.command_line import Command
 
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command(cls=Command)
 def bench(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder for bench.json.")
     ] = Path("benchmarks/results"),
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", help="Parts whose names hold this; may be repeated."),
+        typer.Option(
+            "--only",
+            help="Only parts whose names contain this; may be repeated.",
+        ),
     ] = None,
     data: Annotated[
         Path, typer.Option("--data", help="Folder of the data sets.")
     ] = Path("../shared/data"),
     peers: Annotated[
-        bool, typer.Option("--peers", help="Time other libraries beside ours.")
+        bool, typer.Option("--peers", help="Time other libraries beside farrier.")
     ] = False,
     scaling: Annotated[
         bool,
-        typer.Option("--scaling", help="One pass against rows, columns, width, batch."),
+        typer.Option(
+            "--scaling",
+            help="One epoch against rows, columns, width, batch.",
+        ),
     ] = False,
 ) -> None:
-    """Time steps, fits, random numbers, predictions, start-up, memory; or peers."""
+    """Time steps, fits, random numbers, predictions, start-up and memory."""
     from farrier.console import progress, table
 
     from . import bench as timings
@@ -44,12 +55,13 @@ def bench(
     }
     if not chosen:
         names = ", ".join(repr(name) for name in parts)
-        raise typer.BadParameter(f"No part holds {only}. There are {names}.")
+        raise typer.BadParameter(f"No part contains {only}. The parts are {names}.")
     if not data.is_dir():
         needs = ("fits to concrete", "memory", "shedding, 400-400", "shrinking")
         for name in [name for name in needs if name in chosen]:
             del chosen[name]
-            typer.echo(f"Without {name!r}: no data sets in {str(data)!r}.", err=True)
+            text = f"Skipped {name!r}: there are no data sets in {str(data)!r}."
+            typer.echo(text, err=True)
     with progress("bench", len(chosen)) as report:
         found = timings.run(output, report, chosen)
     rows = [
@@ -70,7 +82,7 @@ def _bench_peers(output: Path, data: Path, only: list[str]) -> None:
     count = len(peers.tasks(only))
     if not count:
         names = ", ".join(repr(" ".join(task)) for task in peers.tasks())
-        raise typer.BadParameter(f"No task holds {only}. There are {names}.")
+        raise typer.BadParameter(f"No task contains {only}. The tasks are {names}.")
     with progress("peers", count) as report:
         found = peers.run_peers(output, ENVIRONMENTS, report, data=data, only=only)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-SCRIPTS = Path(__file__).parents[2] / "benchmarks" / "peers"
+SCRIPTS = Path(__file__).parent / "peers"
 ENVIRONMENTS = Path(".peers")  # kept from run to run
 INSTALL_SECONDS = 1_800
 ERROR_LINES = 5  # of what a process said last

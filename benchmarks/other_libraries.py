@@ -42,7 +42,7 @@ from .environments import (
     write_splits,
 )
 
-CHECKOUT = Path(__file__).parents[2]
+CHECKOUT = Path(__file__).parents[1]
 STEP_PEERS = ("uq360", "bayesian_torch", "torchbnn", "blitz", "numpyro_svi")
 STEP_SHAPES = ("8-50-1", "784-400-400-10")
 TRAINING_PEER = "uq360"

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from farrier.plots import Figure, legend_below, new_figure
+from experiments.plots import Figure, legend_below, new_figure
 
 from .bench import machine, output_of, write_rows
 
@@ -75,6 +75,7 @@ PROGRAM = """
 import json, sys, warnings
 from pathlib import Path
 import numpy as np
+from experiments.settings import arguments
 from farrier import HorseshoeRegressor, ParquetRows
 warnings.simplefilter("ignore")
 folder, width, kind = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -83,10 +84,8 @@ if kind == "held":
     table = np.load(folder / "table.npy")
     rows = table[:, :-1], table[:, -1]
 looks = []
-model = HorseshoeRegressor(
-    (width,), max_iter=1, batch_size=int(sys.argv[4]), early_stopping=False,
-    random_state=0,
-)
+once = {"max_iter": 1, "batch_size": int(sys.argv[4]), "early_stopping": False}
+model = HorseshoeRegressor((width,), random_state=0, **arguments(once))
 model.fit(*rows, callback=lambda _, run: looks.append((run.step[-1], run.seconds)))
 (first, early), (last, late) = looks[0], looks[-1]
 status = Path("/proc/self/status").read_text()

@@ -46,7 +46,7 @@ from typing import Any
 
 import numpy as np
 
-from farrier.estimators import TrainingWarning
+from farrier import TrainingWarning
 
 from . import datasets
 from ._names import NAMES, module_name
@@ -178,9 +178,11 @@ def reproduce(
 ) -> str:
     """Run what is not yet in `folder`, and write rows, figures, table and manifest.
 
-    A part is finished when rows.json has it under its name and the same settings.
-    Others may write to the same folder meanwhile: their parts are kept. Returns the
-    table.
+    A part is finished when rows.json has it under its name and the same settings. No
+    result is deleted: a part with earlier settings stays until it has been run again,
+    one that the experiment no longer offers stays for good, and the table lists both.
+    Rows of smaller settings (`KINDS`) are moved to a file of their own. Other processes
+    may write to the same folder meanwhile: their parts are kept. Returns the table.
 
     Parameters
     ----------
@@ -191,17 +193,20 @@ def reproduce(
     report
         Called with the percentage of the work that is done, and a short text.
     only
-        Run only parts whose names hold one of these.
+        Run only parts whose names contain one of these.
     """
     experiment = known(name)
     parts = experiment.parts(config, data)
     marks = {part: _mark(experiment, config, part) for part in parts}
     kind = _kind(experiment, config)
     folder.mkdir(parents=True, exist_ok=True)
-    finished = _finished(folder / "rows.json", marks, kind)
     chosen = [p for p in parts if not only or any(text in p for text in only)]
     if not chosen:
-        raise Refused(f"No part holds {[*only]}. There are {', '.join(parts)}.")
+        raise Refused(f"No part contains {[*only]}. The parts are {', '.join(parts)}.")
+    path = folder / "rows.json"
+    _set_aside(path, marks, kind)
+    stored = _stored(path)
+    finished = _current(stored, marks)
     waiting = [part for part in chosen if part not in finished]
     skipped: dict[str, str] = {}
 
@@ -209,13 +214,16 @@ def reproduce(
     hashes = {file: _sha256(path) for file, path in files.items()}
 
     def write() -> str:
-        finished.update(_finished(folder / "rows.json", marks, kind) | finished)
-        in_order = {part: finished[part] for part in parts if part in finished}
-        write_text(folder / "rows.json", _rows_text(kind, in_order))
+        stored.update(_stored(path))
+        finished.update(_current(stored, marks) | finished)
+        stored.update(finished)
+        in_order = {part: stored[part] for part in parts if part in stored}
+        in_order |= stored
+        write_text(path, _rows_text(kind, in_order))
         manifest = _manifest(name, config, hashes, kind, in_order, skipped)
         write_text(folder / "manifest.json", json.dumps(manifest, indent=1) + "\n")
-        missing = [p for p in parts if p not in finished and p not in skipped]
-        return _write_views(name, experiment, folder, skipped, missing)
+        notes = _notes(parts, in_order, finished, skipped)
+        return _write_views(name, experiment, folder, notes)
 
     table = write() if not waiting else ""
     for number, part in enumerate(waiting):
@@ -341,21 +349,65 @@ def _kind(experiment: ModuleType, config: Any) -> str:
     return next(same, "other")
 
 
-def _finished(path: Path, marks: dict[str, str], kind: str) -> dict[str, Row]:
-    """Parts that need not be run again."""
+def _set_aside(path: Path, marks: dict[str, str], kind: str) -> None:
+    """Copy rows of smaller settings to a file; refuse to replace those of larger ones.
+
+    Parts that are the same at both settings go on.
+    """
     if not path.is_file():
-        return {}
-    stored = json.loads(path.read_text(encoding="utf-8"))
-    if KINDS.index(kind) < KINDS.index(stored["kind"]):
+        return
+    text = path.read_text(encoding="utf-8")
+    there = json.loads(text)["kind"]
+    if KINDS.index(kind) < KINDS.index(there):
         raise Refused(
-            f"{str(path)!r} has results of the {stored['kind']} settings, and those of "
+            f"{str(path)!r} has results of the {there} settings, and those of "
             f"the {kind} ones would take their place. Give another folder."
         )
+    if kind != there:
+        write_text(path.with_name(f"rows-{there}.json"), text)
+        write_text(path, _rows_text(kind, _current(_stored(path), marks)))
+
+
+def _stored(path: Path) -> dict[str, Row]:
+    """All parts of a rows.json."""
+    if not path.is_file():
+        return {}
+    return json.loads(path.read_text(encoding="utf-8"))["parts"]
+
+
+def _current(stored: dict[str, Row], marks: dict[str, str]) -> dict[str, Row]:
+    """Parts that need not be run again."""
     return {
         name: made
-        for name, made in stored["parts"].items()
+        for name, made in stored.items()
         if made["settings"] == marks.get(name)
     }
+
+
+def _notes(
+    parts: Iterable[str],
+    stored: dict[str, Row],
+    finished: dict[str, Row],
+    skipped: dict[str, str],
+) -> str:
+    """What the table says of parts that have no rows, or rows of another run."""
+    parts = [*parts]
+    earlier = [part for part in parts if part in stored and part not in finished]
+    former = [part for part in stored if part not in parts]
+    missing = [part for part in parts if part not in stored and part not in skipped]
+    text = ""
+    if skipped:
+        text += "\nNot run:\n\n"
+        text += "".join(f"- {part}: {why}\n" for part, why in skipped.items())
+    if missing:
+        text += f"\nStill to be run: {', '.join(missing)}.\n"
+    if earlier:
+        text += "\nFrom a run with earlier settings, to be replaced by the next run: "
+        text += f"{', '.join(earlier)}.\n"
+    if former:
+        text += "\nNo longer offered, so not run again (the rows are kept): "
+        text += f"{', '.join(former)}.\n"
+    return text
 
 
 def _share_of(
@@ -415,13 +467,7 @@ def _rows_text(kind: str, parts: dict[str, Row]) -> str:
     return f'{{"kind": {json.dumps(kind)}, "parts": {{\n{inner}\n}}}}\n'
 
 
-def _write_views(
-    name: str,
-    experiment: ModuleType,
-    folder: Path,
-    skipped: dict[str, str],
-    missing: list[str],
-) -> str:
+def _write_views(name: str, experiment: ModuleType, folder: Path, notes: str) -> str:
     """Figures and table, made from rows.json alone."""
     rows = read_rows(folder / "rows.json")
     text = f"# {name}\n\n{(experiment.__doc__ or '').strip()}\n\n"
@@ -429,11 +475,7 @@ def _write_views(
         for title, figure in experiment.render(rows).items():
             figure.savefig(folder / f"{title}.png", dpi=DPI)
         text += experiment.table(rows).strip() + "\n"
-    if skipped:
-        text += "\nNot run:\n\n"
-        text += "".join(f"- {part}: {why}\n" for part, why in skipped.items())
-    if missing:
-        text += f"\nStill to be run: {', '.join(missing)}.\n"
+    text += notes
     write_text(folder / "table.md", text)
     return text
 
@@ -478,16 +520,17 @@ def _sha256(path: Path) -> str | None:
 
 def _sources() -> tuple[str | None, bool | None]:
     """The commit of the sources, and whether they differ from it; None if unknown."""
-    package = Path(__file__).parents[1] / "src"
+    root = Path(__file__).parents[1]
+    sources = [root / name for name in ("src", "experiments", "benchmarks")]
 
     def git(*arguments: str) -> str:
-        command = ["git", "-C", str(package), *arguments]
+        command = ["git", "-C", str(root), *arguments]
         return subprocess.run(
             command, capture_output=True, check=True, text=True
         ).stdout
 
     try:
-        changed = git("status", "--porcelain", "--", str(package))
+        changed = git("status", "--porcelain", "--", *map(str, sources))
         return git("rev-parse", "HEAD").strip(), bool(changed)
     except (OSError, subprocess.CalledProcessError):
         return None, None

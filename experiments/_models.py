@@ -11,13 +11,18 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from farrier.core.posteriors import Matrix
-from farrier.core.priors import Gaussian
-from farrier.estimators import HorseshoeClassifier, HorseshoeRegressor, fit_many
+from farrier import (
+    Gaussian,
+    HorseshoeClassifier,
+    HorseshoeRegressor,
+    Matrix,
+    fit_many,
+)
 from farrier.model.network import Network
-from farrier.plots import Axes
 
 from ._harness import Claim, Row, Work, verdict
+from .plots import Axes
+from .settings import arguments, recorded
 
 NORM_ON = 0.01  # expected weights are on when their norm is over this x the largest
 SMALLEST = 5  # units of each layer whose weights are drawn
@@ -60,7 +65,7 @@ MODELS = {
 AGAIN: dict[str, Any] = MODELS["vmg"].settings | {
     "activation": "gelu",
     "posterior": Matrix(pairs=50, noise=0.05),
-    "kl_warm_up": 0.0,
+    "kl_annealing": 0.0,
 }
 
 
@@ -90,7 +95,7 @@ class AbstractDigits:
     def shared(self) -> dict[str, Any]:
         """What all their fits are given."""
         return {
-            "learning_rate_init": self.learning_rate,
+            "learning_rate": self.learning_rate,
             "batch_size": self.batch_size,
             "max_iter": self.epochs,
             "early_stopping": False,
@@ -112,19 +117,27 @@ FEW_DIGITS: dict[str, Any] = {
 
 
 def written(settings: dict[str, Any]) -> dict[str, str]:
-    """Settings of an estimator as texts, for the mark of a part."""
-    return {key: repr(value) for key, value in settings.items()}
+    """Settings of an estimator as strings, for the mark of a part."""
+    return {key: repr(value) for key, value in recorded(settings).items()}
 
 
 def classifier(name: str, width: int, **settings: Any) -> HorseshoeClassifier:
     """Two hidden layers of equal width, trained as the paper does.
 
-    The bound is exact from the first step to the last, and unless `shrink` is asked
-    for, all units stay to be shown. What a model asks for itself goes first.
+    The objective is the ELBO from the first step to the last. Settings of the model
+    replace those that are given.
     """
-    paper = {"kl_warm_up": 0.0, "early_stopping": False, "shrink": False}
-    chosen = paper | settings | MODELS[name].settings
+    paper = {"kl_annealing": 0.0, "early_stopping": False}
+    chosen = arguments(paper, settings, MODELS[name].settings)
     return HorseshoeClassifier((width, width), **chosen)
+
+
+def network_of(model: HorseshoeClassifier | HorseshoeRegressor) -> Network:
+    """The trained network of a model that was neither sampled nor mixed."""
+    fit = getattr(model, "model_", None)
+    network = model.network_ if fit is None else fit.network
+    assert isinstance(network, Network)
+    return network
 
 
 def classified(
@@ -147,7 +160,7 @@ def fitted(
     title: str,
 ) -> HorseshoeClassifier:
     """One fit, that tells how far it is and can go on where it was stopped."""
-    model = HorseshoeClassifier(widths, **settings)
+    model = HorseshoeClassifier(widths, **arguments(settings))
     text = f"{title}, {settings['max_iter']} epochs"
     told = lambda share, history: work.report(share, text)
     file = work.folder / f"{title}.safetensors"
@@ -203,8 +216,7 @@ def smallest_units(
     all weights into the unit; `median` is the median of |w|.
     """
     units = [np.argsort(norms)[:SMALLEST] for norms in model.weight_norms_]
-    network = model.network_
-    assert isinstance(network, Network)
+    network = network_of(model)
     drawn = _weights_into(network, [jnp.asarray(u) for u in units], key=key)
     return [
         [

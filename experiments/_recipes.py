@@ -12,10 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from farrier import presets
-from farrier.estimators import HorseshoeRegressor
-from farrier.infer.sample.chains import Nuts
-from farrier.plots import Axes, Figure, legend_below, new_figure
+from farrier import HorseshoeRegressor, Nuts, presets
 
 from . import datasets, published
 from ._harness import (
@@ -29,6 +26,8 @@ from ._harness import (
     where,
 )
 from ._models import fit_to_parts
+from .plots import Axes, Figure, legend_below, new_figure
+from .settings import arguments
 from .uci import LARGE, LONG, files_of, mean, rmse
 
 BLOCK = 5  # splits in one part
@@ -113,8 +112,8 @@ def fit(config: Config, data: Path, name: str, numbers: range, work: Work) -> li
 def estimator(config: Config, name: str, rows: int, split: int) -> HorseshoeRegressor:
     """What the recipe makes for a table of so many rows."""
     width = config.large_width if name in LARGE else config.width
-    given: dict[str, Any] = {"max_iter": config.max_iter}
-    given |= {"hidden_layer_sizes": (width,)} | RECIPES[config.recipe](rows)
+    first = {"max_iter": config.max_iter, "hidden_layer_sizes": (width,)}
+    given = arguments(first, RECIPES[config.recipe](rows))
     return HorseshoeRegressor(random_state=config.seed + split, **given)
 
 
@@ -127,11 +126,10 @@ def scores(model: HorseshoeRegressor, X: np.ndarray, y: np.ndarray) -> Row:
         "coverage": coverage(model, X, y, "calibrated"),
         POSTERIOR: coverage(model, X, y, "posterior"),
         "nodes_on": sum(model.widths_),
-        "width": sum(model._built_widths),
+        "width": sum(model.hidden_layer_sizes),
         "seconds": model.history_.seconds,
     }
-    if hasattr(model, "sampling_"):
-        sampling = model.sampling_
+    if (sampling := getattr(model, "sampling_", None)) is not None:
         row["seconds"] += sampling.seconds
         row |= {"r_hat": sampling.r_hat, "effective_draws": sampling.effective_draws}
         row |= {"gradients": sampling.gradients, "divergences": sampling.divergences}

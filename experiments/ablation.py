@@ -16,27 +16,20 @@ from typing import Any
 
 import numpy as np
 
-from farrier import presets
-from farrier.core.priors import AbstractPrior, Horseshoe
-from farrier.estimators import HorseshoeRegressor, fit_many
-from farrier.model.likelihoods import GaussianNoise
-from farrier.plots import COLOURS, LABELS, Figure, legend_below, new_figure
+from farrier import GaussianNoise, HorseshoeRegressor, fit_many, presets
 
 from . import datasets, structure
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
 from .ablation_priors import BatchScales, NodeExponential, NodeHalfCauchy
+from .plots import COLOURS, LABELS, Figure, legend_below, new_figure
+from .settings import arguments
 
 HOURS = "about 10 minutes on 2 cores"
 UNITS = 50  # on the UCI sets
 NOISES = {"weak": GaussianNoise(), "Gamma(6, 6)": GaussianNoise(shape=6.0, rate=6.0)}
-PRIORS: dict[str, str | AbstractPrior] = {
-    "exponential": NodeExponential(),
-    "half-cauchy": NodeHalfCauchy(),
-}  # those that have no name in the library
-DRAWS: dict[str, AbstractPrior] = {
-    "row": Horseshoe(),
-    "batch": BatchScales(prior=Horseshoe()),
-}
+# Priors that are not part of farrier, by the names that rows have for them.
+PRIORS = {"exponential": NodeExponential(), "half-cauchy": NodeHalfCauchy()}
+SCALE_DRAWS = {"row": "horseshoe", "batch": BatchScales()}
 DEFAULT = {"prior": "horseshoe", "noise": "weak", "draws": "row"}
 FLOOR = 1e-6  # norms below this are drawn here
 
@@ -95,13 +88,15 @@ def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
     found = {f"labels/{p}": partial(labels, config, p) for p in config.priors}
     for prior in config.priors:
         about = DEFAULT | {"set": one, "prior": prior}
-        choice = PRIORS.get(prior, prior)
-        found[f"{one}/{prior}"] = partial(splits, config, data, about, choice)
+        found[f"{one}/{prior}"] = partial(
+            splits, config, data, about, PRIORS.get(prior, prior)
+        )
     about = DEFAULT | {"set": one, "noise": "Gamma(6, 6)"}
     found[f"{one}/Gamma(6, 6)"] = partial(splits, config, data, about, "horseshoe")
     for draws in config.scale_draws:
         about = DEFAULT | {"set": other, "draws": draws}
-        found[f"{other}/{draws}"] = partial(splits, config, data, about, DRAWS[draws])
+        prior = SCALE_DRAWS[draws]
+        found[f"{other}/{draws}"] = partial(splits, config, data, about, prior)
     return found
 
 
@@ -113,23 +108,21 @@ def labels(config: Config, prior: str, work: Work) -> list[Row]:
         points=config.points,
         most_iterations=config.most_iterations,
     )
-    rows = structure.fits(same, PRIORS.get(prior, prior), config.width, work)
-    return [{"set": "labels"} | row | {"prior": prior} for row in rows]
+    given = PRIORS.get(prior)
+    rows = structure.fits(same, prior, config.width, work, prior=given)
+    return [{"set": "labels"} | row for row in rows]
 
 
-def splits(
-    config: Config, data: Path, about: Row, prior: str | AbstractPrior, work: Work
-) -> list[Row]:
+def splits(config: Config, data: Path, about: Row, prior: Any, work: Work) -> list[Row]:
     """A fit to each of the standard splits, all at once."""
     x, y, every = datasets.uci(about["set"], data)
-    chosen: dict[str, Any] = {
-        **presets.PLAIN,
+    own = {
         "hidden_layer_sizes": (UNITS,),
         "prior": prior,
         "likelihood": NOISES[about["noise"]],
         "max_iter": config.most_iterations,
-        "shrink": False,
     }
+    chosen = arguments(presets.PLAIN, own)
     used = every[: config.splits]
     models = [HorseshoeRegressor(random_state=i, **chosen) for i in range(len(used))]
     train = [rows for rows, _ in used]

@@ -1,14 +1,17 @@
-"""`farrier reproduce`: the figures and tables of the paper."""
+"""`python -m experiments`: make the figures and tables of the results again."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+
+from .command_line import STOPPED, Command
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
-class WithHours(TyperCommand):
-    """A command whose help says how long each experiment takes."""
+class WithHours(Command):
+    """A command whose help lists how long each experiment takes."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The help, and the hours below it."""
@@ -19,50 +22,50 @@ class WithHours(TyperCommand):
         super().format_help(ctx, formatter)
 
 
+@app.command(cls=WithHours)
 def reproduce(
     name: Annotated[
         str,
-        typer.Argument(
-            help="cubic, structure, ablation, uci, gestures, mnist, choose, covtype, "
-            "uci-peers, frontier, pruned; `all` of them; or `list`."
-        ),
+        typer.Argument(help="Name of an experiment (listed below), `all`, or `list`."),
     ],
     smoke: Annotated[
-        bool, typer.Option("--smoke", help="Tiny settings: does it run at all?")
+        bool, typer.Option("--smoke", help="Tiny settings, to check that it runs.")
     ] = False,
     recipe: Annotated[
         str | None,
-        typer.Option("--recipe", help="With uci: farrier's own, default or refined."),
+        typer.Option("--recipe", help="With uci: default or refined (our settings)."),
     ] = None,
     short: Annotated[
         bool,
-        typer.Option("--short", help="Fewer epochs, where the full ones take days."),
+        typer.Option("--short", help="Fewer epochs where the full run takes days."),
     ] = False,
     output: Annotated[
         Path | None,
         typer.Option(
             "--output",
             "-o",
-            help="Folder of the results; by default results, or results-smoke.",
+            help="Folder of the results. Default: results, or results-smoke.",
         ),
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", help="Parts whose names hold this; may be repeated."),
+        typer.Option(
+            "--only",
+            help="Only parts whose names contain this; may be repeated.",
+        ),
     ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
             "--data",
-            help="Folder of the data sets; by default that of FARRIER_DATA, or the "
-            "user's cache, into which the UCI sets are downloaded.",
+            help="Folder of the data sets. Default: FARRIER_DATA, or the user's cache, "
+            "to which the UCI sets are downloaded.",
         ),
     ] = None,
 ) -> None:
-    """Make the figures and tables of the paper again, with our numbers beside its own.
+    """Make figures and tables again, with our numbers beside the published ones.
 
-    A run can be stopped and goes on where it stopped; what is finished is not computed
-    again.
+    A stopped run resumes where it stopped; finished parts are not computed again.
     """
     from ._names import NAMES, RECIPES, hours
 
@@ -73,7 +76,7 @@ def reproduce(
     if recipe is not None:
         if name != "uci" or recipe not in RECIPES:
             raise typer.BadParameter(
-                f"--recipe goes with uci and is one of {[*RECIPES]}, got {recipe!r}."
+                f"--recipe needs uci and one of {[*RECIPES]}, got {recipe!r}."
             )
         name = f"uci-{recipe}"
     if name not in (*NAMES, "all"):
@@ -83,7 +86,7 @@ def reproduce(
     if smoke and short:
         raise typer.BadParameter("Give --smoke or --short, not both.")
     if only and name == "all":
-        raise typer.BadParameter("--only goes with one experiment, not with `all`.")
+        raise typer.BadParameter("--only needs the name of one experiment, not `all`.")
     kind = "smoke" if smoke else "short" if short else "full"
     output = output or Path("results-smoke" if smoke else "results")
     if output.exists() and not output.is_dir():
@@ -103,8 +106,8 @@ def _reproduce_one(
         with progress(name, PERCENT) as report:
             table = reproduce_into(output, name, kind, data, report, only=only)
     except KeyboardInterrupt:
-        typer.echo("Stopped. The same command goes on from here.", err=True)
-        raise typer.Exit(130) from None
+        typer.echo("Stopped. The same command resumes from here.", err=True)
+        raise typer.Exit(STOPPED) from None
     except Refused as error:
         raise typer.BadParameter(str(error)) from None
     typer.echo(table)

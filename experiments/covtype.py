@@ -18,13 +18,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from farrier.estimators import HorseshoeClassifier
-from farrier.plots import Figure, new_figure
-from farrier.scale.rows import Lottery, ParquetRows
+from farrier import HorseshoeClassifier, ParquetRows
+from farrier.scale.rows import Lottery
 from farrier.tables.files import imported, writing
 
 from . import datasets
 from ._harness import Claim, Row, Work, markdown, verdict, where
+from .plots import Figure, new_figure
+from .settings import arguments
 
 HOURS = "about half an hour on 2 cores, by its number of steps"
 OURS, LINEAR, TREES = "farrier", "logistic regression", "gradient boosting"
@@ -110,7 +111,9 @@ def fit(config: Config, data: Path, work: Work) -> list[Row]:
     train = Lottery(config.test_share, config.seed, drawn=False)
     source = ParquetRows(path, "cover", task="classification", lottery=train)
     settings: dict[str, Any] = {"max_iter": config.epochs, "n_draws": config.draws}
-    model = HorseshoeClassifier(config.widths, random_state=config.seed, **settings)
+    model = HorseshoeClassifier(
+        config.widths, random_state=config.seed, **arguments(settings)
+    )
     model.fit(
         source,
         checkpoint=work.folder / "fit.safetensors",

@@ -15,21 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from farrier import presets
-from farrier.core.priors import Gaussian, Horseshoe
+from farrier import HorseshoeRegressor, presets
 from farrier.datasets import cubic
-from farrier.estimators import HorseshoeRegressor
-from farrier.plots import (
-    COLOURS,
-    LABELS,
-    Figure,
-    cubic_figure,
-    legend_below,
-    new_figure,
-)
+from farrier.demo import cubic_figure
 
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
 from ._models import fit_each
+from .plots import COLOURS, LABELS, Figure, legend_below, new_figure
+from .settings import arguments
 
 HOURS = "about half an hour on 2 cores"
 SHOWN = 3  # widths of which bands are drawn: the largest
@@ -38,10 +31,6 @@ BAND, DATA = ("x", "mean", "std"), ("data_x", "data_y")
 NOISE_VARIANCE = 9.0
 TARGET_VARIANCE = 4**6 / 7 + NOISE_VARIANCE  # of y, x uniform on [-4, 4]
 SMALL_LOSS = 0.1  # nats a point: a drop of less than this is none
-AUXILIARY = {
-    "gaussian": Gaussian(),
-    "horseshoe": Horseshoe(),
-}
 TITLES = {
     "paper": "As in the paper: {} iterations, Gamma(6, 6)",
     "converged": "To convergence: warm-up, weak noise prior",
@@ -112,13 +101,11 @@ def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
 
 def settings(config: Config, protocol: str, prior: str) -> dict[str, Any]:
     """What a protocol asks of the estimator."""
-    protocols = {
-        "paper": presets.paper()
-        | {"prior": AUXILIARY[prior], "max_iter": config.iterations},
-        "converged": presets.PLAIN
-        | {"prior": prior, "max_iter": config.most_iterations},
-    }
-    return protocols[protocol]
+    preset, iterations = {
+        "paper": (presets.paper(), config.iterations),
+        "converged": (presets.PLAIN, config.most_iterations),
+    }[protocol]
+    return arguments(preset, {"prior": prior, "max_iter": iterations})
 
 
 def fits(

@@ -108,14 +108,52 @@ def uci_files(name: str) -> tuple[str, ...]:
     return tuple(f"uci/{UCI[name]}/{file}" for file in (*names, *numbered))
 
 
+def pmlb_file(name: str) -> str:
+    """The file of a PMLB classification table under the data folder."""
+    return f"pmlb/{name}.tsv.gz"
+
+
 def pmlb_regression_file(name: str) -> str:
     """The file of a PMLB regression table under the data folder."""
     return f"pmlb_regression/{name}.tsv.gz"
 
 
+def pmlb_names(folder: Path) -> tuple[str, ...]:
+    """The PMLB classification tables of the data folder, sorted by name."""
+    return _names_in(folder / "pmlb")
+
+
+def pmlb_regression_names(folder: Path) -> tuple[str, ...]:
+    """The PMLB regression tables of the data folder, sorted by name."""
+    return _names_in(folder / "pmlb_regression")
+
+
+def _names_in(place: Path) -> tuple[str, ...]:
+    if not place.is_dir():
+        raise FileNotFoundError(
+            f"{place} is not there. PMLB tables are not downloaded: put their .tsv.gz "
+            "files into this folder."
+        )
+    files = place.glob("*.tsv.gz")
+    return tuple(sorted(file.name.removesuffix(".tsv.gz") for file in files))
+
+
+def pmlb(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and class labels of a PMLB classification table.
+
+    Categories are integer codes, among the inputs as in the labels.
+    """
+    X, label = _pmlb_table(folder / pmlb_file(name))
+    return X, label.astype(np.int64)
+
+
 def pmlb_regression(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray]:
     """Inputs and target of a PMLB regression table, for choosing settings."""
-    path = folder / pmlb_regression_file(name)
+    return _pmlb_table(folder / pmlb_regression_file(name))
+
+
+def _pmlb_table(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and the column `target` of a table with a header."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         columns = file.readline().rstrip("\n").split("\t")
         values = np.loadtxt(file, delimiter="\t")

@@ -2,9 +2,9 @@
 
 Two hidden layers of 400 units. With the exact bound (`kl_weight` 1) the posterior turns
 off more nodes than the digits can spare; with a small weight it turns off none. Between
-them is a frontier, and a weight that is high at first and low at the end (`KlRelease`)
-is one way along it. Only weight 1 is a bound on the evidence: any other is a declared
-choice of the objective.
+them is a frontier. Only weight 1 is a bound on the evidence: any other is a declared
+choice of the objective. A weight that is high at first and low at the end was tried too
+("released"), and was removed from farrier: its rows stay and are not made again.
 
 What is left, where it has at most 200 nodes, is a network of known widths. It is fitted
 again from the start, from three seeds, with the posterior of Louizos & Welling 2016
@@ -15,7 +15,7 @@ width.
 Candidates are fitted to the first 50,000 training digits and judged on the last 10,000
 (`choose/...`), before and after they are fitted again. The rule: the least error among
 networks of at most 200 nodes, then those of more. The first few by that rule are fitted
-to all 60,000 digits and tested (`final/1`, ...); no test digit is looked at before.
+to all 60,000 digits and tested (`tested/1`, ...); no test digit is looked at before.
 Errors are those of the compacted network after the last epoch, or of the one that was
 fitted again, after its last.
 """
@@ -28,9 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from farrier.estimators import HorseshoeClassifier
-from farrier.plots import Axes, Figure, legend_below, new_figure
-from farrier.train.config import KlRelease
+from farrier import HorseshoeClassifier
 
 from . import datasets
 from ._harness import Claim, Row, Work, markdown, settings_without, verdict, where
@@ -44,18 +42,17 @@ from ._models import (
     written,
 )
 from .mnist import FILES, standard_error
+from .plots import Axes, Figure, legend_below, new_figure
+from .settings import arguments
 
 HOURS = "about 40 minutes on 2 cores"
 GOAL_NODES, GOAL_ERROR = 200, 0.014
-CHOOSE, FINAL = "choose", "final"  # what a part does, and how its name begins
+CHOOSE, FINAL = "choose", "final"  # in rows: what a part does
+TESTED = "tested"  # how the name of a part of the kind FINAL begins
 CONSTANT, RELEASED, SECOND = "constant", "released", "fitted again"
 COLOURS = {CONSTANT: "#c05a2e", RELEASED: "#1f6f8b", SECOND: MODELS["vmg"].colour}
-CANDIDATES: dict[str, float | KlRelease] = {
-    "1": 1.0,
-    "0.1": 0.1,
-    "0.5 to 0.05": KlRelease(peak=0.5, final=0.05),
-    "0.3 to 0.03": KlRelease(peak=0.3, final=0.03),
-}
+CANDIDATES = {"1": 1.0, "0.1": 0.1}
+REMOVED = ("0.5 to 0.05", "0.3 to 0.03")  # weights that fell during training
 NOTES = """\
 Weight of the divergences, or its peak and its final value, under which the widths were
 chosen. Kept: nodes of both layers of the compacted network, and in brackets those that
@@ -90,7 +87,7 @@ class Config(AbstractDigits):
 
 FULL = Config()
 SMOKE = Config(
-    candidates=("0.1", "0.3 to 0.03"),
+    candidates=("0.1", "1"),
     finals=1,
     fits=2,
     width=8,
@@ -99,13 +96,13 @@ SMOKE = Config(
 
 
 def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
-    """First `choose/0.1`, ... for all candidates, then `final/1`, ..."""
+    """First `choose/0.1`, ... for all candidates, then `tested/1`, ..."""
     found: dict[str, Callable[[Work], list[Row]]] = {
         f"{CHOOSE}/{name}": partial(judge, config, data, name)
         for name in config.candidates
     }
     for place in range(1, config.finals + 1):
-        found[f"{FINAL}/{place}"] = partial(test, config, data, place)
+        found[f"{TESTED}/{place}"] = partial(test, config, data, place)
     return found
 
 
@@ -206,7 +203,7 @@ def both_fits(
 
 def given(config: Config, name: str) -> dict[str, Any]:
     """What the estimator is given, but for the widths: the recipe."""
-    weight = {"kl_weight": CANDIDATES[name], "kl_warm_up": config.kl_warm_up}
+    weight = {"kl_weight": CANDIDATES[name], "kl_annealing": config.kl_warm_up}
     return weight | config.shared()
 
 
@@ -217,13 +214,13 @@ def given_again(config: Config) -> dict[str, Any]:
 
 def typed(widths: tuple[int, ...], settings: dict[str, Any]) -> str:
     """The estimator of a fit as it is typed."""
-    recipe = ", ".join(f"{k}={v!r}" for k, v in settings.items())
+    recipe = ", ".join(f"{k}={v!r}" for k, v in arguments(settings).items())
     return f"HorseshoeClassifier({widths}, {recipe})"
 
 
 def is_released(name: str) -> bool:
-    """Whether the weight of a candidate falls."""
-    return isinstance(CANDIDATES[name], KlRelease)
+    """Whether the weight of a candidate fell during training."""
+    return name in REMOVED
 
 
 def scores(model: HorseshoeClassifier, X: np.ndarray, y: np.ndarray) -> Row:

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from farrier.estimators import HorseshoeClassifier, fit_many
-from farrier.plots import Figure, legend_below, new_figure
+from farrier import HorseshoeClassifier, fit_many
 
 from . import datasets
 from ._harness import Claim, Row, Work, markdown, settings_without, verdict
@@ -29,6 +28,7 @@ from ._models import (
     sparsity_claim,
     written,
 )
+from .plots import Figure, legend_below, new_figure
 
 HOURS = "about 20 minutes on 2 cores; with --short about 5 minutes"
 BY_SUBJECT = "by subject"
@@ -126,7 +126,7 @@ def fit(config: Config, data: Path, name: str, width: int, work: Work) -> list[R
     model = classifier(
         name,
         width,
-        learning_rate_init=config.learning_rate,
+        learning_rate=config.learning_rate,
         batch_size=config.batch_size,
         max_iter=config.epochs,
         n_draws=config.draws,

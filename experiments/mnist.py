@@ -13,9 +13,7 @@ from pathlib import Path
 import jax.random as jr
 import numpy as np
 
-from farrier.estimators import HorseshoeClassifier
-from farrier.model.network import Network
-from farrier.plots import Figure, legend_below, new_figure
+from farrier import HorseshoeClassifier
 
 from . import datasets
 from ._harness import Claim, Row, Work, markdown, settings_without, verdict, where
@@ -26,12 +24,14 @@ from ._models import (
     classifier,
     draw_density,
     draw_norms,
+    network_of,
     nodes,
     quantile,
     smallest_units,
     sparsity_claim,
     written,
 )
+from .plots import Figure, legend_below, new_figure
 
 FILES = tuple(
     f"mnist/{part}-{kind}-ubyte.gz"
@@ -123,7 +123,7 @@ def fit(
     model = classifier(
         name,
         width,
-        learning_rate_init=config.learning_rate,
+        learning_rate=config.learning_rate,
         batch_size=config.batch_size,
         max_iter=epochs,
         standardise=False,
@@ -158,8 +158,7 @@ def filters(model: HorseshoeClassifier) -> dict[str, list[Row]]:
 
     `pixels` are whole numbers from -127 to 127 in units of `unit`, row by row.
     """
-    assert isinstance(model.network_, Network)
-    weights = np.asarray(model.network_.layers[0].expected_weights(), float)
+    weights = np.asarray(network_of(model).layers[0].expected_weights(), float)
     norms = model.weight_norms_[0]
     order = np.argsort(norms)
 

@@ -15,16 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from farrier.core.priors import AbstractPrior
-from farrier.core.weights import MeanFieldWeights
+from farrier import HorseshoeClassifier
+from farrier.core.weights import FactorisedWeights
 from farrier.datasets import two_two_one
 from farrier.demo import weights_on
-from farrier.estimators import HorseshoeClassifier
-from farrier.model.network import Network
-from farrier.plots import COLOURS, LABELS, Figure, legend_below, new_figure
 
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
-from ._models import classified, fit_each
+from ._models import classified, fit_each, network_of
+from .plots import COLOURS, LABELS, Figure, legend_below, new_figure
+from .settings import arguments
 
 HOURS = "about 5 minutes on 2 cores"
 TRUE_NODES = 2
@@ -86,19 +85,25 @@ def parts(config: Config, data: Path) -> dict[str, Callable[[Work], list[Row]]]:
 
 
 def fits(
-    config: Config, prior: str | AbstractPrior, width: int, work: Work
+    config: Config, name: str, width: int, work: Work, *, prior: Any = None
 ) -> list[Row]:
-    """A fit to each data set, all at once; the first one's weights are kept."""
+    """A fit to each data set, all at once; the first one's weights are kept.
+
+    Parameters
+    ----------
+    prior
+        An object for a prior whose name the estimators do not know.
+    """
     tables = [two_two_one(config.points, seed=s) for s in config.seeds]
     chosen: dict[str, Any] = {
         "hidden_layer_sizes": (width,),
-        "prior": prior,
+        "prior": name if prior is None else prior,
         "max_iter": config.most_iterations,
-        "shrink": False,  # all nodes are wanted, those that are off too
     }
-    models = [HorseshoeClassifier(random_state=s, **chosen) for s in config.seeds]
+    given = arguments(chosen)
+    models = [HorseshoeClassifier(random_state=s, **given) for s in config.seeds]
     fit_each(models, tables, work)
-    about = {"prior": prior, "width": width}
+    about = {"prior": name, "width": width}
     found = [
         about | {"seed": seed} | measured(model, config, seed)
         for model, seed in zip(models, config.seeds, strict=True)
@@ -123,10 +128,9 @@ def measured(model: HorseshoeClassifier, config: Config, seed: int) -> Row:
 
 def expected_weights(model: HorseshoeClassifier) -> np.ndarray:
     """E[w_k], bias last, one row for each unit; the largest norm first."""
-    assert isinstance(model.network_, Network)
-    layer = model.network_.layers[0]
+    layer = network_of(model).layers[0]
     weights = layer.weights
-    assert isinstance(weights, MeanFieldWeights)
+    assert isinstance(weights, FactorisedWeights)
     scales = layer.expected_norms() / weights.expected_norms()
     inputs, biases = np.asarray(layer.expected_weights()), scales * weights.bias.loc
     columns = np.column_stack([inputs, np.asarray(biases)])

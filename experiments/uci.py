@@ -19,11 +19,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from farrier import presets
-from farrier.estimators import HorseshoeRegressor, fit_many
+from farrier import HorseshoeRegressor, fit_many, presets
 from farrier.infer.predict import by_chunks, outputs
 from farrier.model.network import Network
-from farrier.plots import Figure, legend_below, new_figure
 
 from . import datasets, published
 from ._harness import (
@@ -36,6 +34,9 @@ from ._harness import (
     verdict,
     write_text,
 )
+from ._models import network_of
+from .plots import Figure, legend_below, new_figure
+from .settings import arguments, flat, recorded
 
 HOURS = "about an hour and a half on 2 cores"
 LARGE = ("protein", "year")  # sets with 100 units in place of 50
@@ -52,11 +53,11 @@ PRINTED = {
     "vmg": published.VMG,
 }
 # Their batches of 5 rows at 0.001 need six times the steps.
-QUICKER = {"batch_size": 32, "learning_rate_init": 0.005}
+QUICKER = {"batch_size": 32, "learning_rate": 0.005}
 # Settings, given the standard deviation of the training targets.
 PRESETS: dict[str, Callable[[float], dict[str, Any]]] = {
-    "horseshoe": lambda sd: presets.paper(),
-    "vmg": lambda sd: presets.vmg(sd) | QUICKER,
+    "horseshoe": lambda sd: flat(presets.paper()),
+    "vmg": lambda sd: flat(presets.vmg(sd)) | QUICKER,
 }
 ROUNDING = 0.005  # of a number that is printed to two decimals
 CLOSE_SETS = ("boston", "concrete", "energy", "yacht")  # on which VMG is held to it
@@ -118,7 +119,7 @@ def settings_of(config: Config, part: str) -> dict[str, Any]:
         del own["most_steps"]
     if model == "horseshoe" and name in LONG:
         own["epochs"] = EPOCHS
-    return own | ({"quicker": QUICKER} if model == "vmg" else {})
+    return own | ({"quicker": recorded(QUICKER)} if model == "vmg" else {})
 
 
 def data_files(config: Config) -> tuple[str, ...]:
@@ -160,7 +161,8 @@ def fit(config: Config, data: Path, name: str, model: str, work: Work) -> list[R
     # The targets of the first split for all: they then share a program.
     given = settings(config, name, model, y[splits[0][0]])
     models = [
-        HorseshoeRegressor(**given, random_state=config.seed + s) for s in waiting
+        HorseshoeRegressor(**arguments(given), random_state=config.seed + s)
+        for s in waiting
     ]
 
     def after_fit(index: int, fitted: HorseshoeRegressor) -> None:
@@ -187,7 +189,7 @@ def scores(
         "rmse_of_draws": float(np.mean([rmse(draw, y) for draw in drawn.T])),
         "log_density": float(model.log_density(X, y).mean()),
         "nodes_on": model.widths_[0],
-        "width": model.network_.widths[0],
+        "width": model.hidden_layer_sizes[0],
         "epochs": model.n_iter_,
     }
 
@@ -202,7 +204,7 @@ def single_draws(
 ) -> np.ndarray:
     """Whole functions from the posterior, without noise: rows x draws."""
     rows = model._checked_rows(X)
-    drawn = by_chunks(_functions, model.network_, (rows,), draws, key=key)
+    drawn = by_chunks(_functions, network_of(model), (rows,), draws, key=key)
     return model._y_standard.undo(np.asarray(drawn, float))
 
 

@@ -1,9 +1,9 @@
 """Other libraries on the regression tables, on the same splits as our own recipes.
 
 NGBoost (boosted trees, a normal for each row) and bde (an ensemble of networks, sampled
-from where Adam left them), each in the environment that `farrier bench --peers` builds
-for it. Scores are those of our recipes (`uci-default`, `uci-refined`), and so are the
-columns of the table.
+from where Adam left them), each in the environment that `python -m benchmarks --peers`
+builds for it. Scores are those of our recipes (`uci-default`, `uci-refined`), and so
+are the columns of the table.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,6 @@ from benchmarks.environments import (
     door,
     write_splits,
 )
-from farrier.plots import Figure
 
 from . import datasets
 from ._harness import (
@@ -37,6 +36,7 @@ from ._harness import (
     where,
 )
 from ._recipes import blocks, coverage_claim, printed, scores_figure
+from .plots import Figure
 from .uci import LARGE, files_of, mean
 
 HOURS = "about 5 hours, two thirds of them for bde"

@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 import typer.main
 
+from benchmarks import command as benchmarks_command
+from experiments import command as experiments_command
+from experiments._names import NAMES
 from farrier.cli.app import app
 from farrier.estimators import base
 
@@ -68,12 +71,39 @@ def test_the_readme_predicts_what_it_says(tmp_path, monkeypatch, capsys):
     assert "nodes kept" in capsys.readouterr().out
 
 
-def commands(page: Path) -> list[list[str]]:
-    """The calls of `farrier` in a page's shell blocks, as lists of words."""
+def commands(page: Path, program: str = "farrier") -> list[list[str]]:
+    """The calls of a program in a page's shell blocks, as lists of words."""
     text = "\n".join(blocks(page, *SHELL))
     lines = [line.removeprefix("$ ") for line in text.replace("\\\n", " ").split("\n")]
-    calls = [line.partition("#")[0] for line in lines if line.startswith("farrier ")]
-    return [shlex.split(call)[1:] for call in calls]
+    calls = [line.partition("#")[0] for line in lines]
+    calls = [call for call in calls if f"{call} ".startswith(f"{program} ")]
+    return [shlex.split(call.removeprefix(program)) for call in calls]
+
+
+def check_program(module: Any, words: list[str]) -> None:
+    """Whether `python -m experiments` or `python -m benchmarks` takes these words."""
+    command: Any = typer.main.get_command(module.app)
+    if "--help" in words:
+        return
+    with command.make_context(module.__package__, [*words]) as context:
+        if module is experiments_command:
+            assert context.params["name"] in (*NAMES, "all", "list")
+
+
+def check_make(words: list[str]) -> None:
+    """Whether the Makefile has these targets and variables, and they go together."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)
+    variables = re.findall(r"^([A-Z]+) \?=", makefile, re.MULTILINE)
+    given = dict(word.split("=", 1) for word in words if "=" in word)
+    chosen = [word for word in words if "=" not in word]
+    assert {*chosen} <= {*targets}, f"The Makefile has no target {chosen}."
+    assert {*given} <= {*variables}, f"The Makefile has no variable {[*given]}."
+    arguments = shlex.split(given.get("ARGS", ""))
+    if "reproduce" in chosen:
+        check_program(experiments_command, [given.get("NAME", "list"), *arguments])
+    if "bench" in chosen:
+        check_program(benchmarks_command, arguments)
 
 
 @each(PAGES, *SHELL)
@@ -86,6 +116,12 @@ def test_commands_have_the_options_they_use(page):
         command = group.commands[words[0]]
         if "--help" not in words:
             command.make_context(words[0], [*words[1:]]).close()
+    for words in commands(page, "python -m experiments"):
+        check_program(experiments_command, words)
+    for words in commands(page, "python -m benchmarks"):
+        check_program(benchmarks_command, words)
+    for words in commands(page, "make"):
+        check_make(words)
 
 
 def test_a_wrong_option_is_seen(tmp_path):
@@ -94,6 +130,30 @@ def test_a_wrong_option_is_seen(tmp_path):
     assert commands(page) == [["demo", "--no-such-option"]]
     with pytest.raises(Exception, match="no-such-option"):
         test_commands_have_the_options_they_use(page)
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        ("make reproduce NAME=uci ARGS='--onyl x'", "onyl"),
+        ("make reproduce NAME=ucis", "ucis"),
+        ("make repoduce NAME=uci", "repoduce"),
+        ("make bench ARG=--peers", "ARG"),
+        ("make bench ARGS=--pears", "pears"),
+        ("python -m experiments uci --fast", "fast"),
+        ("$ python -m benchmarks --only", "only"),
+    ],
+)
+def test_wrong_calls_of_make_and_modules_are_seen(tmp_path, command, problem):
+    page = tmp_path / "page.md"
+    page.write_text(f"```bash\n{command}\n```\n", encoding="utf-8")
+    with pytest.raises(Exception, match=problem):
+        test_commands_have_the_options_they_use(page)
+
+
+def test_pages_have_calls_of_each_program():
+    for program in ("farrier", "make", "python -m experiments", "python -m benchmarks"):
+        assert any(commands(page, program) for page in PAGES), program
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

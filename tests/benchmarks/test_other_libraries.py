@@ -17,7 +17,7 @@ from scipy import integrate, stats
 from benchmarks import bench, environments
 from benchmarks import other_libraries as peers
 
-FOLDER = Path(__file__).parents[1] / "benchmarks" / "peers"
+FOLDER = Path(__file__).parents[2] / "benchmarks" / "peers"
 PEERS = (*peers.STEP_PEERS, *peers.FIT_PEERS)
 SCRIPTS = sorted(FOLDER.rglob("*.py"))
 GOOD_STEP = {"step_s": [0.3, 0.1, 0.2], "note": "fine", "versions": {"it": "1"}}

@@ -12,7 +12,17 @@ import pytest
 from scipy import stats
 
 from experiments import datasets
-from experiments.datasets import covtype, mnist, natops6, uci, year
+from experiments.datasets import (
+    covtype,
+    mnist,
+    natops6,
+    pmlb,
+    pmlb_names,
+    pmlb_regression,
+    pmlb_regression_names,
+    uci,
+    year,
+)
 from farrier.datasets import cubic, two_two_one
 
 
@@ -85,6 +95,58 @@ def test_covtype_is_read_from_its_table(tmp_path):
     x, y = covtype(tmp_path)
     assert x.tolist() == [[1, 2.5], [3, -4]]
     assert y.tolist() == [7, 1]
+
+
+def write_pmlb(folder, part, name, lines):
+    place = folder / part
+    place.mkdir(exist_ok=True)
+    text = "\n".join("\t".join(map(str, line)) for line in lines)
+    (place / f"{name}.tsv.gz").write_bytes(gzip.compress(text.encode()))
+
+
+def test_pmlb_tables_are_read_by_the_name_of_their_target(tmp_path):
+    lines = [("a", "target", "b"), (1, 2, 0.5), (3, 0, -1)]
+    write_pmlb(tmp_path, "pmlb", "second", lines)
+    write_pmlb(tmp_path, "pmlb", "first", lines)
+    lines = [("a", "b", "target"), (1, 2, 0.5), (3, 0, -1)]
+    write_pmlb(tmp_path, "pmlb_regression", "third", lines)
+    assert pmlb_names(tmp_path) == ("first", "second")
+    assert pmlb_regression_names(tmp_path) == ("third",)
+    X, label = pmlb("second", tmp_path)
+    assert X.tolist() == [[1, 0.5], [3, -1]]
+    assert label.tolist() == [2, 0]
+    assert label.dtype == np.int64
+    X, y = pmlb_regression("third", tmp_path)
+    assert X.tolist() == [[1, 2], [3, 0]]
+    assert y.tolist() == [0.5, -1]
+
+
+@pytest.mark.parametrize("names", [pmlb_names, pmlb_regression_names])
+def test_missing_pmlb_tables_are_reported(names, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"pmlb\w* is not there. PMLB tables"):
+        names(tmp_path)
+
+
+# Rows, columns and classes as PROVENANCE.md of the data folder has them.
+@pytest.mark.parametrize(
+    ("name", "rows", "columns", "classes"),
+    [("car", 1728, 6, 4), ("australian", 690, 14, 2), ("led24", 3200, 24, 10)],
+)
+def test_pmlb_sets_have_their_rows_and_classes(
+    shared_data, name, rows, columns, classes
+):
+    assert name in pmlb_names(shared_data)
+    X, label = pmlb(name, shared_data)
+    assert X.shape == (rows, columns)
+    assert len(np.unique(label)) == classes
+
+
+def test_pmlb_regression_sets_have_their_rows(shared_data):
+    names = pmlb_regression_names(shared_data)
+    assert names == tuple(sorted(names))
+    X, y = pmlb_regression("560_bodyfat", shared_data)
+    assert X.shape == (252, 14)
+    assert len(np.unique(y)) == 176
 
 
 # -- UCI ---------------------------------------------------------------------------

@@ -6,15 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import farrier
 from experiments import datasets, frontier
 from experiments._harness import Work, read_rows
-from farrier import Gaussian, KlRelease, Matrix, TrainingWarning
+from experiments.settings import arguments
+from farrier import Gaussian, Matrix, TrainingWarning
 
 
 def made_row(name="0.1", error=0.016, kept=(100, 95), kind=frontier.CHOOSE, **more):
     released = frontier.is_released(name)
     schedule = frontier.RELEASED if released else frontier.CONSTANT
-    recipe = frontier.typed((400, 400), frontier.given(frontier.FULL, name))
+    recipe = "HorseshoeClassifier((400, 400), kl_weight=KlRelease(peak=0.3))"
+    if not released:
+        recipe = frontier.typed((400, 400), frontier.given(frontier.FULL, name))
     row = {"kind": kind, "candidate": name, "schedule": schedule, "recipe": recipe}
     row |= {"epochs": 100, "fits": 1, "width": 400, "log_density": -0.06}
     row |= {"error": error, "error_before": error}
@@ -39,15 +43,15 @@ def test_candidates_are_judged_before_the_first_are_tested(tmp_path):
     two = replace(frontier.FULL, finals=2)
     names = list(frontier.parts(two, tmp_path))
     assert names[0] == "choose/1"
-    assert names[-2:] == ["final/1", "final/2"]
+    assert names[-2:] == ["tested/1", "tested/2"]
     assert len(names) == len(frontier.CANDIDATES) + 2 <= 10
 
 
 def test_what_is_tested_depends_on_all_candidates():
     small = frontier.SMOKE
     assert "0.1" in frontier.settings_of(small, "choose/0.1")["weight"]
-    final = frontier.settings_of(small, "final/1")
-    assert final["weights"] == ["0.1", repr(KlRelease(peak=0.3, final=0.03))]
+    final = frontier.settings_of(small, "tested/1")
+    assert final["weights"] == ["0.1", "1.0"]
     assert final["most_nodes"] == frontier.GOAL_NODES
 
 
@@ -58,7 +62,7 @@ def test_the_rule_takes_few_nodes_first_and_then_the_least_error():
 
 def test_nothing_is_tested_before_all_are_judged(tmp_path):
     judged = [made_row("0.1")]
-    with pytest.raises(FileNotFoundError, match=r"first; 0\.3 to 0\.03 is not"):
+    with pytest.raises(FileNotFoundError, match=r"first; 1 is not"):
         frontier.test(frontier.SMOKE, tmp_path, 1, work_in(tmp_path, judged))
 
 
@@ -86,17 +90,17 @@ def test_digits_set_apart_are_training_digits_that_no_fit_has_seen(
 
 
 def test_the_fit_that_has_the_place_is_tested_first(shared_data, tmp_path, monkeypatch):
-    judged = [made_row("0.1", 0.016), made_row("0.3 to 0.03", 0.017)]
-    judged += [made_row("0.3 to 0.03", 0.015, schedule=frontier.SECOND)]
+    judged = [made_row("0.1", 0.016), made_row("1", 0.017)]
+    judged += [made_row("1", 0.015, schedule=frontier.SECOND)]
 
     def both_fits(config, name, train, judge, work):
-        assert name == "0.3 to 0.03"
-        return [{"schedule": s} for s in (frontier.RELEASED, frontier.SECOND)]
+        assert name == "1"
+        return [{"schedule": s} for s in (frontier.CONSTANT, frontier.SECOND)]
 
     monkeypatch.setattr(frontier, "both_fits", both_fits)
     work = work_in(tmp_path, judged)
     found = frontier.test(frontier.SMOKE, shared_data, 1, work)
-    assert [row["schedule"] for row in found] == [frontier.SECOND, frontier.RELEASED]
+    assert [row["schedule"] for row in found] == [frontier.SECOND, frontier.CONSTANT]
     assert all(row["place"] == 1 and row["rows"] == 320 for row in found)
 
 
@@ -122,7 +126,8 @@ def both(tmp_path_factory):
 def read_recipe(text):
     """The text of a row, read as Python: one estimator for each fit."""
     names = {"HorseshoeClassifier": frontier.HorseshoeClassifier}
-    names |= {"KlRelease": KlRelease, "Gaussian": Gaussian, "Matrix": Matrix}
+    names |= {"Gaussian": Gaussian, "Matrix": Matrix}
+    names |= {"Training": getattr(farrier, "Training", None)}
     return [eval(call, names) for call in text.split("`, then `")]
 
 
@@ -130,12 +135,12 @@ def test_the_recipe_is_what_was_fitted(both):
     (first, second), _ = both
     (model,) = read_recipe(first["recipe"])
     assert model.hidden_layer_sizes == (8, 8)
-    given = frontier.given(frontier.SMOKE, "0.1")
+    given = arguments(frontier.given(frontier.SMOKE, "0.1"))
     assert {name: model.get_params()[name] for name in given} == given
     before, again = read_recipe(second["recipe"])
     assert before.get_params() == model.get_params()
     assert again.hidden_layer_sizes == tuple(first["kept"]) == tuple(second["kept"])
-    given = frontier.given_again(frontier.SMOKE)
+    given = arguments(frontier.given_again(frontier.SMOKE))
     assert {name: again.get_params()[name] for name in given} == given
     assert again.posterior == Matrix(pairs=50, noise=0.05)
     assert (first["fits"], second["fits"]) == (1, again.n_restarts) == (1, 2)
@@ -175,7 +180,7 @@ def test_the_table_has_the_tested_ones_first_and_the_recipe():
     tested, judged = text.index("1.39 ± 0.12"), text.index("1.45 ± 0.12")
     assert tested < judged < text.index("2.60 ± 0.16")
     assert "| 170 of 800: 90 - 80 (90 - 80) |" in text
-    assert "kl_weight=KlRelease(peak=0.3, final=0.03" in text
+    assert "kl_weight=KlRelease(peak=0.3)" in text
     assert "Tested" not in frontier.table(made_rows())
 
 

@@ -14,8 +14,10 @@ import pytest
 from experiments import _harness as harness
 from experiments._harness import Claim, Refused, plain, read_rows
 from experiments._names import NAMES, hours
-from farrier import HorseshoeRegressor, TrainingWarning, train
-from farrier.plots import new_figure
+from experiments.plots import new_figure
+from experiments.settings import arguments
+from farrier import HorseshoeRegressor, TrainingWarning
+from farrier.train import data as training_data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +91,50 @@ def test_a_part_may_depend_on_some_of_the_settings(experiment, tmp_path):
     ]
 
 
+def test_a_part_that_is_no_longer_offered_keeps_its_rows(experiment, tmp_path):
+    experiment.settings_of = lambda config, part: {"steps": config.steps}
+    reproduce(tmp_path)
+    before = json.loads((tmp_path / "rows.json").read_text())["parts"]
+    experiment.FULL = dataclasses.replace(FULL, parts=("three", "one"))
+    text = reproduce(tmp_path, experiment.FULL)
+    after = json.loads((tmp_path / "rows.json").read_text())["parts"]
+    assert [*after] == ["three", "one", "two/b"]
+    assert after["two/b"] == before["two/b"]
+    assert "3 rows" in text
+    assert re.search(r"No longer offered.*: two/b\.", text)
+    assert experiment.ran == ["one", "two/b", "three"]
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["parts"].keys() == after.keys()
+
+
+def test_rows_of_earlier_settings_stay_until_their_part_has_run_again(
+    experiment, tmp_path
+):
+    reproduce(tmp_path)
+    before = json.loads((tmp_path / "rows.json").read_text())["parts"]
+    experiment.FULL = dataclasses.replace(FULL, steps=6)
+    text = reproduce(tmp_path, experiment.FULL, only=["one"])
+    after = json.loads((tmp_path / "rows.json").read_text())["parts"]
+    assert after["one"]["settings"] != before["one"]["settings"]
+    assert after["two/b"] == before["two/b"]
+    assert re.search(r"earlier settings, to be replaced by the next run: two/b\.", text)
+    assert "Still to be run" not in text
+    text = reproduce(tmp_path, experiment.FULL)
+    assert experiment.ran == ["one", "two/b", "one", "two/b"]
+    assert "earlier settings" not in text
+
+
+def test_rows_of_smaller_settings_are_set_aside(experiment, tmp_path):
+    reproduce(tmp_path, SMOKE)
+    before = (tmp_path / "rows.json").read_text()
+    reproduce(tmp_path)
+    assert (tmp_path / "rows-smoke.json").read_text() == before
+    stored = json.loads((tmp_path / "rows.json").read_text())
+    assert stored["kind"] == "full"
+    assert [*stored["parts"]] == ["one", "two/b"]
+    assert experiment.ran == ["one", "two/b"] * 2
+
+
 def test_parts_can_be_chosen_and_the_others_stay(experiment, tmp_path):
     assert "Still to be run: one." in reproduce(tmp_path, only=["two"])
     assert experiment.ran == ["two/b"]
@@ -96,7 +142,9 @@ def test_parts_can_be_chosen_and_the_others_stay(experiment, tmp_path):
     assert experiment.ran == ["two/b", "one"]
     names = [row["name"] for row in read_rows(tmp_path / "rows.json")]
     assert names == ["one", "two/b"]
-    with pytest.raises(Refused, match=r"No part holds \['x'\]. There are one, two/b"):
+    with pytest.raises(
+        Refused, match=r"No part contains \['x'\]. The parts are one, two/b"
+    ):
         reproduce(tmp_path, only=["x"])
 
 
@@ -137,9 +185,9 @@ def test_half_a_training_is_not_a_result(experiment, tmp_path, monkeypatch):
     def stopped(*arguments, **settings):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(train, "run_chunk", stopped)
+    monkeypatch.setattr(training_data, "run_chunk", stopped)
     x = np.linspace(-1, 1, 20)[:, None]
-    model = HorseshoeRegressor((3,), max_iter=5)
+    model = HorseshoeRegressor((3,), **arguments({"max_iter": 5}))
     experiment.actions = {"one": lambda work: model.fit(x, x[:, 0])}
     with pytest.raises(KeyboardInterrupt):
         reproduce(tmp_path)
@@ -186,7 +234,7 @@ def test_the_manifest_says_what_the_rows_were_made_of(experiment, tmp_path):
     (tmp_path / "numbers.txt").write_text("abc")
     reproduce(tmp_path / "results", SMOKE, data=tmp_path)
     manifest = json.loads((tmp_path / "results" / "manifest.json").read_text())
-    assert manifest["command"] == "farrier reproduce cubic --smoke"
+    assert manifest["command"] == "python -m experiments cubic --smoke"
     assert manifest["settings"]["steps"] == 1
     assert manifest["seeds"] == {"data_seeds": [3]}
     # printf abc | sha256sum, coreutils 9.1

@@ -29,17 +29,21 @@ def work_in(folder, rows=()):
 
 def test_pixels_are_ranked_then_chosen_then_tested(tmp_path):
     names = list(pruned.parts(pruned.FULL, tmp_path))
-    assert names[0] == "compacted"
-    assert names[1:-1] == ["choose/100", "choose/200", "choose/300", "choose/400"]
-    assert names[-1] == "final"
+    assert names[0] == "compacted/weight 1"
+    tried = [f"choose/weight 1/{pixels}" for pixels in (100, 200, 300, 400)]
+    assert names[1:-1] == tried
+    assert names[-1] == "final/weight 1"
 
 
 def test_only_the_last_part_depends_on_all_numbers_of_pixels():
     fewer = replace(pruned.FULL, pixels=(100,))
-    for part, is_same in (("compacted", True), ("choose/100", True), ("final", False)):
+    kinds = {"compacted/x": True, "choose/x/100": True, "final/x": False}
+    for part, is_same in kinds.items():
         pair = [pruned.settings_of(c, part) for c in (pruned.FULL, fewer)]
         assert (pair[0] == pair[1]) is is_same
-    marks = [pruned.settings_of(pruned.FULL, part) for part in ("compacted", "final")]
+    marks = [
+        pruned.settings_of(pruned.FULL, part) for part in ("compacted/x", "final/x")
+    ]
     assert "again" not in marks[0]
     assert "Matrix(pairs=50" in marks[1]["again"]["posterior"]
 
@@ -92,6 +96,14 @@ def test_the_table_has_what_is_left_beside_published_networks():
     assert "| 245-160-55 | 1.55 |" in text
     assert "| 200-110-50 | 1.71 ± 0.13 |" in text
     assert "judged" not in pruned.table([compacted_row()])
+
+
+def test_rows_name_their_kl_weight_where_it_was_constant():
+    """Those of the first run have none: the weight fell during training."""
+    rows = [compacted_row(), compacted_row(kl_weight=1.0)]
+    first, second = pruned.beside(rows).splitlines()[2:4]
+    assert first.startswith("| farrier, 784-300-100, 100 epochs |")
+    assert second.startswith("| farrier, 784-300-100, 100 epochs, KL weight 1 |")
 
 
 @pytest.mark.parametrize(

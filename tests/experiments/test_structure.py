@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from experiments import datasets, structure
-from farrier import HorseshoeClassifier
+from experiments import structure
+from farrier import HorseshoeClassifier, datasets
 
 WEIGHTS_ON = {"gaussian": 0.9, "centred-horseshoe": 0.2, "horseshoe": 0.0}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from farrier.plots import legend_below, new_figure
+from experiments.plots import legend_below, new_figure
 
 
 @pytest.mark.parametrize("length", [10, 28, 40, 60, 110])
