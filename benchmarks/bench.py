@@ -28,6 +28,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from farrier.infer.shrink import shrunk, staying, weights
 from jax import lax
 
 from experiments import datasets
@@ -43,7 +44,6 @@ from farrier import (
 from farrier.core.random import box_muller, fold_in, normals, threefry
 from farrier.estimators.base import InUnits
 from farrier.infer.predict import by_chunks, probabilities
-from farrier.infer.shrink import shrunk, staying, weights
 from farrier.model.likelihoods import Categorical, GaussianNoise
 from farrier.model.network import Network
 from farrier.scale.placement import Meshed, current

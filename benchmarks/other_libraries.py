@@ -18,9 +18,9 @@ from typing import Any
 
 import jax
 import numpy as np
+from farrier.infer.shrink import shrunk
 
 from experiments import datasets
-from farrier.infer.shrink import shrunk
 from farrier.train.data import Data
 
 from .bench import (

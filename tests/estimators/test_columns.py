@@ -4,12 +4,12 @@ import copy
 
 import numpy as np
 import pytest
+from farrier.infer.psis import log_weights
 from sklearn.base import clone
 
 from farrier import HorseshoeClassifier, HorseshoeRegressor, Nuts, fit_many, load
 from farrier.estimators.draws import posterior_draws
 from farrier.export import to_numpy
-from farrier.infer.psis import log_weights
 from farrier.infer.relevance import input_shares
 from farrier.presets import PLAIN
 from farrier.views.report.content import case_of, inputs_table, nodes_table

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from farrier.model.drawn import DrawnNetwork
 
 from farrier import (
     HorseshoeClassifier,
@@ -17,7 +18,6 @@ from farrier import (
     load,
 )
 from farrier.estimators.draws import posterior_draws
-from farrier.model.drawn import DrawnNetwork
 from farrier.presets import PLAIN
 from farrier.train.history import Status
 

@@ -4,6 +4,7 @@ from copy import copy
 
 import numpy as np
 import pytest
+from farrier.model.drawn import DrawnNetwork
 
 from farrier import (
     HorseshoeClassifier,
@@ -16,7 +17,6 @@ from farrier import (
     fit_many,
     load,
 )
-from farrier.model.drawn import DrawnNetwork
 from farrier.presets import PLAIN
 from farrier.train.history import Status
 

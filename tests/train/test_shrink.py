@@ -6,12 +6,12 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from farrier.infer.shrink import could_pay, shrunk, without
 
 from farrier import HorseshoeRegressor
 from farrier.checkpoint import resume, write_checkpoint
 from farrier.core.priors import Gaussian, Horseshoe
 from farrier.infer import shrink
-from farrier.infer.shrink import could_pay, shrunk, without
 from farrier.model.likelihoods import Categorical, GaussianNoise
 from farrier.model.network import Network
 from farrier.train.config import TrainConfig

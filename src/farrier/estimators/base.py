@@ -69,7 +69,7 @@ from .checks import (
 from .warnings import warn_of_fit
 
 PARTIAL_ANNEALING = 1_000  # steps of partial_fit over which the KL weight rises
-LEARNED = ("n_features_in_", "feature_names_in_", "classes_", "_target_columns")
+LEARNED = ("n_features_in_", "feature_names_in_", "classes_", "n_targets_")
 ENDLESS = 2**30  # steps of partial_fit, which never knows its last one
 
 Callback: TypeAlias = Callable[[float, History], None]

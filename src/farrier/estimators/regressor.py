@@ -100,6 +100,8 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         Share of the target's variance that each column carries.
     weight_norms_ : tuple of ndarray of shape (n_nodes,)
         For each hidden layer, the norm of the expected weights into each node.
+    n_targets_ : int or None
+        Number of columns of `y`; None where it is one-dimensional.
     history_ : History
         The ELBO and its terms over the steps.
     n_iter_ : int
@@ -131,7 +133,7 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
     >>> mean, std = model.predict(X, return_std=True)
     """
 
-    _target_columns: int | None
+    n_targets_: int | None
     _default_annealing = 0.8
 
     def __sklearn_tags__(self):
@@ -211,14 +213,14 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         if not reset:
             self._check_targets(columns)
         weight = checked_weight(sample_weight, len(x))
-        learned["_target_columns"] = columns
+        learned["n_targets_"] = columns
         return CheckedRows(x, y.reshape(len(x), -1), weight, learned)
 
     def _check_targets(self, columns: int | None) -> None:
-        if columns != self._target_columns:
+        if columns != self.n_targets_:
             raise ValueError(
                 f"`y` has {columns or 1} targets; the fit before had "
-                f"{self._target_columns or 1}."
+                f"{self.n_targets_ or 1}."
             )
 
     def _check_source(self, source: RowSource) -> CheckedSource:
@@ -243,7 +245,7 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
             return units.x(x), of_y(y.reshape(len(y), columns or 1)), weight
 
         sample = convert(x, y, np.ones(len(x)))
-        learned["_target_columns"] = columns
+        learned["n_targets_"] = columns
         rows = ConvertedRows(source, convert)
         return CheckedSource(rows, sample, units, statistics.x.weight, learned)
 
@@ -254,7 +256,7 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         self, learned: dict[str, Any]
     ) -> Callable[[float], AbstractLikelihood]:
         settings = checked_likelihood(self.likelihood)
-        targets = learned["_target_columns"] or 1
+        targets = learned["n_targets_"] or 1
         return lambda rows: settings.build(targets, rows=float(rows))
 
     # -- predictions ---------------------------------------------------------------
@@ -273,7 +275,7 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         """One column as a flat array, where `y` was one."""
-        return values[:, 0] if self._target_columns is None else values
+        return values[:, 0] if self.n_targets_ is None else values
 
     @overload
     def predict(

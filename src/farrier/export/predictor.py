@@ -4,12 +4,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from ..estimators.base import NetworkEstimator
 from ..estimators.classifier import HorseshoeClassifier
-from ..estimators.regressor import DEPTHS, HorseshoeRegressor
-from ..infer.freeze import Draws
+from ..fit import FittedModel, key_for
+from ..infer.compact import can_fold
+from ..model.likelihoods.normal import MAX_LOG
+from ..model.posterior import SampledPosterior, as_sampled
 from ..tables.model import TableModel
 from ..tables.table import Columns
 from .portable import Predictor
@@ -59,19 +62,16 @@ def to_numpy(
 def predictor_of(
     estimator: NetworkEstimator, names: Any, *, draws: int | None
 ) -> Predictor:
-    """The compacted network of an estimator; `names` are those of its features.
-
-    The only place in `export` that reads the inside of an estimator.
-    """
+    """The compacted network of an estimator; `names` are those of its features."""
     if draws is not None and draws < 2:
         raise ValueError(f"`draws` must be at least 2, got {draws}.")
     small = estimator.compact()
-    network, key = small.network_, small._key("predict")
+    model = small.model_
     header = {
         "version": version("farrier"),
         "task": "regression",
-        "activation": network.activation,
-        "layers": len(network.widths),
+        "activation": estimator.activation,
+        "layers": len(model.posterior.widths),
         "features": None if names is None else [str(name) for name in names],
         "compaction": str(small.compaction_),
         "targets": target_columns(small),
@@ -80,13 +80,51 @@ def predictor_of(
         header["task"] = "classification"
         header["classes"] = small.classes_.tolist()
         header["label_type"] = small.classes_.dtype.str
-    arrays = Draws(count=draws).freeze(network, small.n_draws, key=key)
-    return Predictor(header, arrays | _units(small))
+    return Predictor(header, arrays_of(model, draws) | _units(model))
 
 
 def target_columns(estimator: NetworkEstimator) -> int | None:
     """Number of columns of the target; None where it is one-dimensional."""
-    return getattr(estimator, "_columns", None)
+    return getattr(estimator, "n_targets_", None)
+
+
+def arrays_of(model: FittedModel, draws: int | None) -> dict[str, np.ndarray]:
+    """Weights of all draws by name, and their noise."""
+    if not can_fold(model.posterior):
+        raise ValueError(
+            'Only networks with the posterior "mean-field" or with MCMC draws can be '
+            'exported. Fit with posterior="mean-field".'
+        )
+    key = key_for(model.seed, "predict")
+    posterior = as_sampled(model.posterior.resampled(draws or model.draws, key=key))
+    arrays = {}
+    pairs = zip(posterior.kernels, posterior.biases, strict=True)
+    for index, (kernel, bias) in enumerate(pairs):
+        last = index == len(posterior.widths)
+        layer = "output" if last else f"hidden.{index}"
+        arrays |= {f"{layer}.kernel": kernel, f"{layer}.bias": bias}
+    if model.units.y is not None:
+        arrays |= _noise_arrays(posterior)
+    return {name: np.asarray(value, np.float32) for name, value in arrays.items()}
+
+
+def _noise_arrays(posterior: SampledPosterior) -> dict[str, Any]:
+    """Variances of the output; the noise is part of them, or apart if it varies."""
+    kernel, bias = posterior.kernels[-1], posterior.biases[-1]
+    variance = jnp.zeros_like(kernel), jnp.zeros_like(bias)
+    if posterior.output_variance is not None:
+        variance = posterior.output_variance
+    of_kernel, of_bias = variance
+    noise = posterior.noise**2
+    if not posterior.likelihood.noise_outputs.any():
+        of_bias = of_bias + noise
+        return {"output.kernel_variance": of_kernel, "output.bias_variance": of_bias}
+    return {
+        "output.kernel_variance": of_kernel,
+        "output.bias_variance": of_bias,
+        "noise": noise[:, None],
+        "noise.limit": np.asarray(MAX_LOG),
+    }
 
 
 def parts_of(model: Any) -> tuple[NetworkEstimator, Columns | None]:
@@ -115,15 +153,11 @@ def _names_of_numbers(columns: Columns) -> list[str]:
     return columns.feature_names
 
 
-def _units(estimator: NetworkEstimator) -> dict[str, np.ndarray]:
+def _units(model: FittedModel) -> dict[str, np.ndarray]:
     """Mean and scale of inputs; for regression, of targets, and interval depths."""
-    standards = {"x": estimator._x_standard}
-    depths = {}
-    if isinstance(estimator, HorseshoeRegressor):
-        standards["y"] = estimator._y_standard
-        depths[DEPTHS] = estimator._depths("calibrated")
-    return depths | {
-        f"{name}.{part}": getattr(standard, part)
-        for name, standard in standards.items()
-        for part in ("mean", "scale")
-    }
+    units = {"x.mean": model.units.x.mean, "x.scale": model.units.x.scale}
+    if model.units.y is not None:
+        units |= {"y.mean": model.units.y.mean, "y.scale": model.units.y.scale}
+    if model.depths is not None:
+        units["intervals.depths"] = model.depths
+    return units

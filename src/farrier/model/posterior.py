@@ -347,8 +347,14 @@ def stored(posterior: AbstractPosterior) -> AbstractPosterior:
 
     Predictions are the same.
     """
-    if not isinstance(posterior, VariationalPosterior) or not can_store(posterior):
+    return as_sampled(posterior) if can_store(posterior) else posterior
+
+
+def as_sampled(posterior: AbstractPosterior) -> SampledPosterior:
+    """All draws of a mean-field posterior, however many weights they have."""
+    if isinstance(posterior, SampledPosterior):
         return posterior
+    assert isinstance(posterior, VariationalPosterior)
     make = _integrated if posterior.likelihood.integrates_output else _drawn
     kernels, biases, variance = make(posterior)
     return SampledPosterior(
