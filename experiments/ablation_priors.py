@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from farrier.core.families import LogNormal
 from farrier.core.priors import AbstractPrior, AbstractScaledPrior, check_positive
 from farrier.core.scales import AbstractScalePrior, Scale
-from farrier.core.weights import AbstractParametrisation
+from farrier.core.forms import AbstractParametrisation
 
 
 class Exponential(AbstractScalePrior):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import persist
-from .core import families, posteriors, priors, scales, weights
+from .core import families, forms, posteriors, priors, scales, weights
 from .core.matrix import MatrixWeights
 from .fit import FittedModel, Units
 from .infer.compact import Compaction
@@ -53,10 +53,10 @@ _CLASSES = (
     InputScales,
     MatrixWeights,
     weights.MeanFieldWeights,
-    weights.NonCentred,
-    weights.Regularised,
-    weights.Centred,
-    weights.Mixed,
+    forms.NonCentred,
+    forms.Regularised,
+    forms.Centred,
+    forms.Mixed,
     scales.Scale,
     scales.HalfCauchy,
     scales.ExactHalfCauchy,

@@ -9,6 +9,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from scipy import integrate, stats
 
+from farrier.core.forms import kl_to_scaled_normal
 from farrier.core.matrix import (
     DROPOUT,
     JITTER,
@@ -17,7 +18,7 @@ from farrier.core.matrix import (
     inverse,
     solve,
 )
-from farrier.core.weights import Fold, kl_to_scaled_normal
+from farrier.core.weights import Fold
 
 D_IN, NODES, PAIRS, DRAWS = 4, 3, 2, 10_000
 X = np.array([[0.5, -1.0, 2.0, 0.3], [0.0, 0.0, 0.0, 0.0], [3.0, 1.0, 0.0, -2.0]])

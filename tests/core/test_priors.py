@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from farrier.core.forms import Mixed, NonCentred, Regularised
 from farrier.core.priors import (
     PRIORS,
     Gaussian,
@@ -10,7 +11,6 @@ from farrier.core.priors import (
     ScaleMixture,
 )
 from farrier.core.scales import ExactHalfCauchy, HalfCauchy
-from farrier.core.weights import Mixed, NonCentred, Regularised
 
 
 def prior_scales(prior):

@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from .forms import PARAMETRISATIONS, AbstractParametrisation, Mixed, Regularised
 from .scales import HALF_CAUCHYS, Scale
-from .weights import PARAMETRISATIONS, AbstractParametrisation, Mixed, Regularised
 
 OUTPUT_SCALE = 5.0  # b of kappa ~ C+(0, 5), the scale of the output layer
 

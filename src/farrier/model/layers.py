@@ -26,7 +26,8 @@ from ..core.posteriors import AbstractWeightPosterior
 from ..core.priors import AbstractPrior
 from ..core.random import fold_in, normals
 from ..core.scales import Scale
-from ..core.weights import AbstractParametrisation, AbstractWeights, taken
+from ..core.forms import AbstractParametrisation
+from ..core.weights import AbstractWeights, taken
 
 MORE = 2**31  # number of the key for auxiliary variables of the weight posterior
 INITIAL_SD = 0.01  # of beta: 0.1 prunes nodes before they have learned anything
