@@ -12,7 +12,9 @@ from ..train.data import RECORDS_PER_CHUNK
 from ..train.history import Status
 from ..train.loop import Run
 
-if TYPE_CHECKING or find_spec("sklearn.callback") is not None:
+HAS_CALLBACKS = find_spec("sklearn.callback") is not None
+
+if TYPE_CHECKING or HAS_CALLBACKS:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
 else:
 
@@ -28,7 +30,7 @@ def watcher(
     estimator: Any, plan: Plan, X: Any, y: Any
 ) -> tuple[Callable[[Run], None], Callable[[], None]]:
     """What to call after each chunk of steps, and when the fit has ended."""
-    if not hasattr(estimator, "_init_callback_context"):
+    if not HAS_CALLBACKS:
         return lambda run: None, lambda: None
     jobs, job = plan.jobs, plan.jobs[0]
     steps_in_chunk = job.steps_per_record * RECORDS_PER_CHUNK

@@ -12,15 +12,17 @@ from sklearn.utils.class_weight import compute_class_weight, compute_sample_weig
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..fit import Units
+from ..fitted import Units
 from ..infer.predict import summarise
 from ..model.distributions import ClassProbabilities
-from ..model.likelihoods import AbstractLikelihood, Categorical
+from ..model.likelihoods import AbstractLikelihood
 from ..scale.placement import ONE_DEVICE, AbstractPlacement
 from ..scale.rows import ConvertedRows, RowSource
 from ..train.config import Training
-from .base import Callback, CheckedRows, CheckedSource
 from .checks import Unchecked, by_pieces, checked_weight, learned_by, numbers_only
+from .progress import Callback
+from .rows import CheckedRows, CheckedSource, Learned, source_names, source_units
+from .settings import checked_classes
 from .views import Curves, ViewedEstimator
 
 
@@ -169,9 +171,10 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
             )
         multiplier = self._class_multiplier(weights, classes)
         x, y = statistics.sample
-        learned = self._names_of(source, x.shape[1]) | {"classes_": classes}
-        as_given = Units(self._source_units(statistics))
-        units = as_given if start is None else start.units
+        expected = None if start is None else self.n_features_in_
+        learned = source_names(source, x.shape[1], expected) | {"classes_": classes}
+        of_x = source_units(statistics, standardise=self.standardise)
+        units = Units(of_x) if start is None else start.units
 
         def convert(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple:
             codes = codes_of(y, classes)
@@ -180,7 +183,7 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
         sample = convert(x, y, np.ones(len(x)))
         rows = ConvertedRows(source, convert)
         total = float(weights @ multiplier)
-        return CheckedSource(rows, sample, units, total, learned)
+        return CheckedSource(rows, sample, units, total, learned, source.mark())
 
     def _class_multiplier(self, weights: np.ndarray, classes: np.ndarray) -> np.ndarray:
         """Multipliers of the row weights by class, whose sums are `weights`."""
@@ -203,15 +206,8 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
     def _target_units(self, y: np.ndarray, weight: np.ndarray) -> None:
         return None  # class numbers have no units
 
-    def _likelihood_of(
-        self, learned: dict[str, Any]
-    ) -> Callable[[float], AbstractLikelihood]:
-        given: Any = Categorical() if self.likelihood is None else self.likelihood
-        if not hasattr(given, "build"):
-            raise ValueError(
-                "`likelihood` must be None or an object such as Categorical(), got "
-                f"{given!r}."
-            )
+    def _likelihood_of(self, learned: Learned) -> Callable[[float], AbstractLikelihood]:
+        given = checked_classes(self.likelihood)
         classes = len(learned["classes_"])
         return lambda rows: given.build(classes, rows=rows)
 

@@ -15,9 +15,10 @@ from ..scale.processes import AbstractGroup
 from ..train.history import Status
 from ..train.loop import Run
 from ..train.parallel import train_many
-from .base import Fitting, NetworkEstimator, budgets_of, steps_counter
+from .base import Fitting, NetworkEstimator
 from .checks import Unchecked
 from .files import load
+from .progress import budgets_of, steps_counter
 
 
 def fit_many(

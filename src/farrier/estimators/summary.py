@@ -5,7 +5,7 @@ from html import escape
 
 import numpy as np
 
-from ..fit import FittedModel
+from ..fitted import FittedModel
 from ..train.history import History, Status
 from .base import NetworkEstimator
 
