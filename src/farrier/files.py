@@ -81,7 +81,8 @@ def to_file(model: FittedModel, more: dict[str, Any]) -> tuple[dict, dict]:
     """Header and arrays of a model, with more plain values such as the settings."""
     known = {n: getattr(model, n) for n in COMPUTED if model.is_computed(n)}
     if model.is_compact:  # its posterior is that of the model
-        known["compaction"] = dataclasses.replace(known["compaction"], posterior=None)
+        known["compaction"] = dict(vars(known["compaction"]))
+        del known["compaction"]["posterior"]
     lean = dataclasses.replace(model, **LEFT_OUT)
     try:
         return persist.encode({"model": lean, **known, "more": more}, CLASSES)
@@ -101,8 +102,7 @@ def from_file(structure: Any, arrays: dict) -> tuple[FittedModel, dict[str, Any]
     if isinstance(model.posterior, VariationalPosterior):
         model = dataclasses.replace(model, network=model.posterior.network)
     if model.is_compact:
-        whole = dataclasses.replace(tree["compaction"], posterior=model.posterior)
-        tree["compaction"] = whole
+        tree["compaction"] = Compaction(model.posterior, **tree["compaction"])
     unknown = tree.keys() - set(COMPUTED)
     if unknown or not {"nodes", "depths"} <= tree.keys():
         raise ValueError(f"what is computed of it is {sorted(tree)}")

@@ -244,7 +244,7 @@ def model_so_far(plan: Plan, run: Run) -> FittedModel:
         units=plan.units,
         history=run.history,
         built_widths=plan.built_widths,
-        total=plan.rows.total,
+        total=float(plan.rows.total),
         epochs=math.ceil(int(run.state.step) / int(plan.rows.data.batches)),
         seed=plan.seed,
         draws=recipe.draws,

@@ -287,7 +287,9 @@ def _check_nodes(model: FittedModel, nodes: Nodes) -> None:
     for share in shares:
         valid = share.ndim == 2 and share.dtype.kind == "f" and (share >= 0).all()
         _require(valid and len(share) == model.draws, "its node scores are not shares")
-    _require(model.draws >= 2, f"its number of draws is {model.draws}")
+    known = not isinstance(posterior, VariationalPosterior)
+    fits = model.draws >= 2 and (known or posterior.draws == model.draws)
+    _require(fits, f"its number of draws is {model.draws}")
     widths = tuple(share.shape[1] for share in nodes.shares)
     fits = posterior.widths == widths
     _require(fits, f"its node scores do not fit the widths {posterior.widths}")
@@ -341,6 +343,7 @@ def _check_compaction(model: FittedModel, compaction: Compaction) -> None:
     if columns is not None:
         valid = valid and columns.size == model.posterior.d_in
     same = small.d_in == model.posterior.d_in
+    same = same and (model.is_compact or small.draws == model.draws)
     _require(valid and same, "its compaction keeps other nodes")
     cost = (compaction.moved, compaction.log_density_change)
     _require(all(map(math.isfinite, cost)), "the cost of its compaction is not finite")

@@ -40,7 +40,7 @@ def further(
     """
     rows = rows.in_units(model.units)
     new = rows.weight.sum()
-    seen = model.total + new
+    seen = float(model.total + new)
     whole = float(seen if total is None else total)
     run = model.run
     if run is None:  # goes on from a `fit`
