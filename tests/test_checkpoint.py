@@ -76,7 +76,10 @@ X = np.random.default_rng(0).standard_normal((900, 8))
 y = X[:, 0] * X[:, 1] + np.abs(X[:, 2])
 def fit(checkpoint=None):
     model = HorseshoeRegressor(
-        (40,), training=Training(max_iter=800, batch_size=300), n_draws=8, random_state=0
+        (40,),
+        training=Training(max_iter=800, batch_size=300),
+        n_draws=8,
+        random_state=0,
     )
     return model.fit(X, y, checkpoint=checkpoint)
 path, predictions = sys.argv[1:]

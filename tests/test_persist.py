@@ -579,7 +579,7 @@ def test_weights_that_are_not_numbers_are_refused(name, tmp_path):
     ("name", "place", "change", "message"),
     [
         ("regressor", (*MORE, "class"), "Farrier", "'Farrier' is an unknown estimator"),
-        ("regressor", (*MODEL, "draws"), 3, "its node scores are not shares"),
+        ("regressor", (*MODEL, "draws"), 3, "its node or column scores are not shares"),
         ("regressor", (*MODEL, "seed"), -1, "its seed is -1"),
         ("regressor", (*MODEL, "total"), 0.0, "its numbers of rows and epochs are not"),
         (

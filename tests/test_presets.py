@@ -45,7 +45,7 @@ def test_each_chain_of_the_refined_recipe_has_a_fit_to_begin_at():
 
 @pytest.mark.parametrize(("rows", "epochs"), [(200, 3_000), (1_999, 750)])
 def test_fits_of_the_refined_recipe_have_3000_steps(rows, epochs):
-    """Up to 1024 rows a step sees all of them, else 512: four steps in an epoch here."""
+    """Up to 1024 rows a step has all of them, else 512: here four steps an epoch."""
     settings = presets.refined(rows)
     training = settings["training"]
     assert training.max_iter == epochs

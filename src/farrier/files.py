@@ -26,7 +26,7 @@ from .train.history import History, Removal, Status
 from .units import Standardiser
 from .validity import check_model
 
-COMPUTED = ("nodes", "depths", "compaction")
+COMPUTED = ("nodes", "depths", "compaction", "column_shares")
 # Of a model, its posterior is stored; these fields are not.
 LEFT_OUT: dict[str, Any] = {"network": None, "sample": None, "run": None}
 

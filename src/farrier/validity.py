@@ -50,6 +50,9 @@ def check_model(model: FittedModel, known: dict[str, Any]) -> None:
     compaction = known.get("compaction")
     if compaction is not None:
         _check_compaction(model, compaction)
+    shares = known.get("column_shares")
+    if shares is not None:
+        _check_shares(shares, model.draws, posterior.d_in)
     total_fits = 0 < model.total < math.inf and model.epochs >= 0
     _require(total_fits, "its numbers of rows and epochs are not positive")
     _require(0 <= model.seed < SEEDS, f"its seed is {model.seed}")
@@ -285,8 +288,7 @@ def _check_nodes(model: FittedModel, nodes: Nodes) -> None:
     posterior = model.posterior
     shares = [*nodes.shares, *([] if nodes.columns is None else [nodes.columns])]
     for share in shares:
-        valid = share.ndim == 2 and share.dtype.kind == "f" and (share >= 0).all()
-        _require(valid and len(share) == model.draws, "its node scores are not shares")
+        _check_shares(share, model.draws, share.shape[-1])
     known = not isinstance(posterior, VariationalPosterior)
     fits = model.draws >= 2 and (known or posterior.draws == model.draws)
     _require(fits, f"its number of draws is {model.draws}")
@@ -302,6 +304,13 @@ def _check_nodes(model: FittedModel, nodes: Nodes) -> None:
     if isinstance(posterior, VariationalPosterior) and not model.is_compact:
         fits = fits and built == _with_removed(widths, model.history)
     _require(fits, f"it was built with {built} nodes and has {widths}")
+
+
+def _check_shares(shares: Any, draws: int, columns: int) -> None:
+    """Shares of nodes or columns: one for each draw, none of them negative."""
+    valid = isinstance(shares, np.ndarray) and shares.shape == (draws, columns)
+    valid = valid and shares.dtype.kind == "f" and bool((shares >= 0).all())
+    _require(valid, "its node or column scores are not shares")
 
 
 def _with_removed(widths: ShapeTuple, history: History) -> ShapeTuple:

@@ -29,7 +29,7 @@ else:
 def watcher(
     estimator: Any, plan: Plan, X: Any, y: Any
 ) -> tuple[Callable[[Run], None], Callable[[], None]]:
-    """What to call after each chunk of steps, and when the fit has ended."""
+    """A function to call after each chunk of steps, and one for the end of the fit."""
     if not HAS_CALLBACKS:
         return lambda run: None, lambda: None
     jobs, job = plan.jobs, plan.jobs[0]

@@ -1,4 +1,4 @@
-"""Warnings about a fit that its user should know."""
+"""Warnings of a fit: what went wrong, or may have, and what to try."""
 
 from ..fitted import FittedModel
 from ..infer.sample.settings import AbstractRefinement, Sampling
