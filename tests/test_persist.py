@@ -398,7 +398,7 @@ NONSENSE = {"no": "sense"}  # wrong in any place of a header
 DELETED = object()
 
 
-def places(value, path=()):
+def places(value, path: tuple = ()):
     """The paths of all values within a header."""
     yield path
     if isinstance(value, dict | list):

@@ -18,6 +18,7 @@ from farrier import (
     load,
 )
 from farrier.infer.ensemble import draw_groups
+from farrier.infer.sample.settings import Sampling
 from farrier.model.posterior import SampledPosterior
 from farrier.presets import PLAIN
 from farrier.train.history import Status
@@ -79,7 +80,9 @@ def test_intervals_leave_a_row_out_of_each_fit(fitted):
     np.testing.assert_array_equal(draw_groups(1, 30), np.zeros(30))
     model = fitted[0].model_
     as_one = replace(model, fits=())
-    as_chains = replace(model, sampling="as after chains")
+    counts = {"chains": 1, "draws": 1, "divergences": 0, "gradients": 1}
+    numbers = {"r_hat": 1.0, "effective_draws": 1.0, "acceptance": 1.0, "seconds": 0.0}
+    as_chains = replace(model, sampling=Sampling(**counts, **numbers))
     np.testing.assert_array_equal(as_one.depths, as_chains.depths)
     assert (as_one.depths != model.depths).any()
 

@@ -1,6 +1,6 @@
 """Classification."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -159,16 +159,9 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
                 "`ParquetRows` took yours for numbers, give it "
                 '`task="classification"`.'
             )
-        labels = sorted(statistics.labels)
-        classes = np.array(labels) if start is None else self.classes_
-        weights = np.zeros(len(classes))
-        for label, weight in statistics.labels.items():
-            weights[codes_of(np.array([label]), classes)] += weight
-        if (weights > 0).sum() < 2:
-            raise ValueError(
-                "`y` holds one class only where the weights are not 0. A classifier "
-                "needs rows of at least two classes."
-            )
+        labels = np.array(sorted(statistics.labels))
+        classes = labels if start is None else self.classes_
+        weights = class_weights(statistics.labels, classes)
         multiplier = self._class_multiplier(weights, classes)
         x, y = statistics.sample
         expected = None if start is None else self.n_features_in_
@@ -289,6 +282,19 @@ def codes_of(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
             f"known are {classes[:5].tolist()}."
         )
     return np.searchsorted(classes, y)
+
+
+def class_weights(labels: Mapping[Any, float], classes: np.ndarray) -> np.ndarray:
+    """Sum of the row weights of each class, which at least two classes have."""
+    weights = np.zeros(len(classes))
+    for label, weight in labels.items():
+        weights[codes_of(np.array([label]), classes)] += weight
+    if (weights > 0).sum() < 2:
+        raise ValueError(
+            "`y` holds one class only where the weights are not 0. A classifier "
+            "needs rows of at least two classes."
+        )
+    return weights
 
 
 def _checked_classes(classes: Unchecked) -> np.ndarray:
