@@ -13,6 +13,7 @@ from pathlib import Path
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .checkpoint import numbered, resume, write_checkpoint
@@ -33,6 +34,7 @@ from .train.history import Status
 from .train.loop import Job, Run, TrainingRows, train
 from .train.parallel import train_many
 from .train.shrink import Shrinking, can_shrink
+from .train.step import converted
 
 ENDED = (Status.CONVERGED, Status.BUDGET)
 
@@ -235,7 +237,7 @@ def complete(
 
 def model_so_far(plan: Plan, run: Run) -> FittedModel:
     """The variational model of one run, before or after its end."""
-    network, recipe = run.state.result, plan.recipe
+    network, recipe = converted(run.state.result, jnp.asarray), plan.recipe
     return FittedModel(
         posterior=VariationalPosterior.create(
             network, recipe.draws, key=key_for(plan.seed, "predict")

@@ -144,7 +144,7 @@ class NetworkEstimator(FittedAttributes, CallbackSupportMixin, BaseEstimator):
             file = None if checkpoint is None else Path(checkpoint)
             fitting = self._plan(X, y, sample_weight, file, placement, stack)
             plan = fitting.plan
-            after_chunk, at_end = watcher(self, plan, X, y)
+            after_chunk, at_end = watcher(self, plan, fitting.learned, X, y)
             shown = bool(self.verbose) and placement.group.is_first
             watch = [
                 lambda number, run: after_chunk(run),

@@ -27,7 +27,7 @@ else:
 
 
 def watcher(
-    estimator: Any, plan: Plan, X: Any, y: Any
+    estimator: Any, plan: Plan, learned: dict[str, Any], X: Any, y: Any
 ) -> tuple[Callable[[Run], None], Callable[[], None]]:
     """A function to call after each chunk of steps, and one for the end of the fit."""
     if not HAS_CALLBACKS:
@@ -40,7 +40,7 @@ def watcher(
 
     def after_chunk(run: Run) -> None:
         # A callback that looks at predictions gets an estimator with a model so far.
-        fitted = {"model_": model_so_far(plan, run)}
+        fitted = lambda: learned | {"model_": model_so_far(plan, run)}
         task = fit.subcontext(task_name="steps")
         task.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
         stop = task.call_on_fit_task_end(
