@@ -3,13 +3,22 @@
 `python behaviour_fits.py JOB ...` prints one JSON document.
 """
 
+import dataclasses
 import json
 import sys
 import warnings
 
 import numpy as np
 
-from farrier import HorseshoeClassifier, HorseshoeRegressor, TrainingWarning, fit_many
+from farrier import (
+    Horseshoe,
+    HorseshoeClassifier,
+    HorseshoeRegressor,
+    Training,
+    TrainingWarning,
+    fit_many,
+)
+from farrier.core.priors import PRIORS
 from farrier.datasets import cubic, two_two_one
 
 SEEDS = range(6)
@@ -35,7 +44,7 @@ def structure(width: int) -> list[dict]:
         row = {"on": model.widths_[0]}
         if seed < 3:
             small = model.compact()
-            row["kept"] = small.network_.widths[0]
+            row["kept"] = small.model_.posterior.widths[0]
             row["accuracy"] = model.score(x_test, y_test)
             row["accuracy_small"] = small.score(x_test, y_test)
         rows.append(row)
@@ -71,15 +80,22 @@ def five_of_85(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return x, f + 0.3 * random.normal(size=rows)
 
 
+def narrow(*, columns: bool) -> Horseshoe:
+    """The default prior of a regression, with or without scales of the columns."""
+    prior = PRIORS["narrow-horseshoe"]
+    assert isinstance(prior, Horseshoe)
+    return dataclasses.replace(prior, columns=columns)
+
+
 def columns() -> list[dict]:
     """Fits with and without scales of the inputs: columns on, and test errors."""
     rows = []
     for seed in COLUMN_SEEDS:
         x, y = five_of_85(500, seed)
         x_test, y_test = five_of_85(2000, 100 + seed)
-        settings = {"kl_warm_up": 0.1, "random_state": seed}
+        settings = {"training": Training(kl_annealing=0.1), "random_state": seed}
         scaled, plain = (
-            HorseshoeRegressor((20,), input_horseshoe=on, **settings)
+            HorseshoeRegressor((20,), prior=narrow(columns=on), **settings)
             for on in (True, False)
         )
         fit_many([scaled, plain], x, y)

@@ -12,12 +12,12 @@ import jax
 import numpy as np
 import pandas as pd
 
-from farrier import Horseshoe, HorseshoeClassifier, HorseshoeRegressor
+from farrier import Horseshoe, HorseshoeClassifier, HorseshoeRegressor, Training
 from farrier.estimators import TableModel
 from farrier.tables import learn
 
 ROWS = 60
-SETTINGS = {"max_iter": 60, "learning_rate_init": 0.05, "n_draws": 20}
+SETTINGS = {"training": Training(max_iter=60, learning_rate=0.05), "n_draws": 20}
 
 
 def rows() -> np.ndarray:
@@ -48,7 +48,7 @@ def table() -> pd.DataFrame:
 
 
 def main(folder: Path) -> None:
-    """Write three models and, in one JSON file, what they predict."""
+    """Write four models and, in one JSON file, what they predict."""
     X = rows()
     numbers = 3 + X[:, 0] ** 2 - X[:, 1]
     labels = np.array(["high", "low", "middle"])[
@@ -68,7 +68,13 @@ def main(folder: Path) -> None:
     about |= {"columns": learned.described, "holdout": {"rows": 3, "rmse": 0.5}}
     model = TableModel(columns, estimator, about)
     model.save(folder / "table.safetensors")
+    # Two fits, as draws, whose columns have scales; compacted.
+    settings = SETTINGS | {"prior": Horseshoe(columns=True), "n_restarts": 2}
+    sampled = HorseshoeRegressor((5,), random_state=3, **settings).fit(X, numbers)
+    sampled = sampled.compact()
+    sampled.save(folder / "sampled.safetensors")
     expected = {
+        "sampled": [v.tolist() for v in sampled.predict(X, return_std=True)],
         "regressor": [v.tolist() for v in regressor.predict(X, return_std=True)],
         "classifier": classifier.predict_proba(X).tolist(),
         "table": [model.predict(frame).tolist()]

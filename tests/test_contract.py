@@ -1,4 +1,7 @@
-"""scikit-learn's own checks of an estimator. None of them is expected to fail."""
+"""scikit-learn's own checks of an estimator. None of them is expected to fail.
+
+Small settings run in each test run, the shipped defaults with `--slow`.
+"""
 
 from collections.abc import Iterator
 
@@ -6,14 +9,13 @@ import jax
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from farrier import HorseshoeClassifier, HorseshoeRegressor
+from farrier import HorseshoeClassifier, HorseshoeRegressor, Training
 
-# A network of 8 nodes has nearly all of them on, and says so.
+# Nearly all nodes of a network of 8 are active, of which its fit warns.
 pytestmark = pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
 SMALL = {
     "hidden_layer_sizes": (8,),
-    "learning_rate_init": 0.03,
-    "max_iter": 300,
+    "training": Training(learning_rate=0.03, max_iter=300),
     "n_draws": 48,
 }
 
@@ -28,4 +30,10 @@ def compile_fast() -> Iterator[None]:
 
 @parametrize_with_checks([HorseshoeRegressor(**SMALL), HorseshoeClassifier(**SMALL)])
 def test_scikit_learn_check(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([HorseshoeRegressor(), HorseshoeClassifier()])
+def test_scikit_learn_check_of_the_defaults(estimator, check):
     check(estimator)

@@ -12,18 +12,23 @@ from farrier import (
     Horseshoe,
     HorseshoeClassifier,
     HorseshoeRegressor,
+    Training,
     TrainingWarning,
 )
 
 ROWS, NOISE = 120, 0.1
-SETTINGS = {"max_iter": 1_500, "learning_rate_init": 0.03, "n_draws": 16}
+SETTINGS = {"training": Training(max_iter=1_500, learning_rate=0.03), "n_draws": 16}
 KINDS = {
     "one layer": {},
     "two layers": {"hidden_layer_sizes": (6, 4), "activation": "tanh"},
-    "Gaussian, minibatches": {"prior": Gaussian(), "batch_size": 50, "max_iter": 600},
+    "Gaussian, minibatches": {
+        "prior": Gaussian(),
+        "training": Training(max_iter=600, learning_rate=0.03, batch_size=50),
+    },
     "centred": {"prior": "centred-horseshoe"},
-    "correlated": {"posterior": "node", "max_iter": 500},
-    "auxiliary": {"prior": Horseshoe(half_cauchy="auxiliary")},
+    "correlated": {"posterior": "matrix"},
+    "exact": {"prior": Horseshoe(half_cauchy="exact")},
+    "slab": {"prior": Horseshoe(slab=2.0)},
 }
 
 
@@ -46,14 +51,14 @@ def fitted(model, X, y):
 
 def assert_float32(model):
     """All that was learned is in float32, and no step was lost to it."""
-    leaves = jax.tree.leaves(model.network_)
+    leaves = jax.tree.leaves(model.model_.posterior)
     floats = [v for v in leaves if jnp.issubdtype(jnp.result_type(v), jnp.floating)]
     arrays = [v for v in floats if isinstance(v, jax.Array)]
     assert len(arrays) > 10
     assert {v.dtype for v in arrays} == {jnp.dtype("float32")}
     assert model.history_.skipped == 0
-    assert np.isfinite(model.history_.bound).all()
-    assert model.history_.bound[-1] > model.history_.bound[0] + ROWS
+    assert np.isfinite(model.history_.elbo).all()
+    assert model.history_.elbo[-1] > model.history_.elbo[0] + ROWS
 
 
 @pytest.mark.parametrize("kind", KINDS)

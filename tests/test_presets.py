@@ -1,6 +1,7 @@
 """Settings with a name."""
 
 import inspect
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,21 +12,21 @@ from farrier import (
     GaussianNoise,
     Horseshoe,
     HorseshoeRegressor,
-    RegularisedHorseshoe,
-    Restarts,
+    Training,
     presets,
 )
+from farrier.core.priors import PRIORS
 
 
-def test_the_paper_uses_what_it_says():
+def test_the_preset_of_the_paper_has_its_settings():
     settings = presets.paper()
     assert settings["hidden_layer_sizes"] == (50,)
-    assert settings["prior"] == Horseshoe(
-        node_scale=1.0, layer_scale=1.0, half_cauchy="auxiliary"
+    assert PRIORS[settings["prior"]] == Horseshoe(
+        node_scale=1.0, layer_scale=1.0, half_cauchy="collapsed"
     )
     assert settings["likelihood"] == GaussianNoise(shape=6.0, rate=6.0)
-    assert settings["kl_warm_up"] == 0
-    assert settings["early_stopping"] is False
+    assert settings["training"].kl_annealing == 0
+    assert settings["training"].early_stopping is False
 
 
 def test_every_setting_is_an_argument_of_the_estimator():
@@ -37,20 +38,20 @@ def test_every_setting_is_an_argument_of_the_estimator():
 
 def test_each_chain_of_the_refined_recipe_has_a_fit_to_begin_at():
     settings = presets.refined(1_999)
-    several = settings["n_restarts"]
-    assert several.count == settings["refine"].chains
-    assert settings["prior"] == RegularisedHorseshoe(slab_scale=2.0)
-    assert settings["likelihood"] == ("gaussian", "heteroscedastic")
-    assert several == Restarts(count=8, weights="stacked")
+    assert settings["n_restarts"] == settings["refine"].chains == 8
+    assert settings["prior"] == Horseshoe(slab=2.0)
+    assert settings["likelihood"] == "heteroscedastic"
 
 
-@pytest.mark.parametrize(("rows", "passes"), [(200, 3_000), (1_999, 750)])
-def test_fits_of_the_refined_recipe_have_3000_steps(rows, passes):
-    """Up to 1024 rows a step sees all of them, else 512: four steps in a pass here."""
+@pytest.mark.parametrize(("rows", "epochs"), [(200, 3_000), (1_999, 750)])
+def test_fits_of_the_refined_recipe_have_3000_steps(rows, epochs):
+    """Up to 1024 rows a step has all of them, else 512: here four steps an epoch."""
     settings = presets.refined(rows)
-    assert settings["max_iter"] == passes
-    assert presets.refined(0)["max_iter"] == 3_000  # the estimator says what is wrong
-    assert HorseshoeRegressor(**settings)._config(rows).steps == 3_000
+    training = settings["training"]
+    assert training.max_iter == epochs
+    assert training.config(rows, kl_annealing=0.8).steps == 3_000
+    none = presets.refined(0)["training"]
+    assert none.max_iter == 3_000  # the estimator reports what is wrong
 
 
 def test_the_refined_network_has_no_more_weights_than_one_layer_of_50():
@@ -82,11 +83,13 @@ def test_vmg_has_the_noise_prior_in_the_units_of_the_target():
 def test_vmg_learns_a_line():
     X = np.linspace(-1, 1, 40)[:, None] * np.array([[1.0, -0.5, 0.2]])
     y = 3 + 2 * X[:, 0]
-    settings = presets.vmg(y.std()) | {"batch_size": 40, "max_iter": 600}
-    settings |= {"learning_rate_init": 0.01, "averaging": 0.9, "random_state": 0}
+    settings = presets.vmg(y.std())
+    shorter = {"batch_size": 40, "max_iter": 600, "learning_rate": 0.01}
+    training = replace(settings["training"], averaging=0.9, **shorter)
+    settings |= {"training": training, "random_state": 0}
     model = HorseshoeRegressor(**settings).fit(X, y)
     assert np.sqrt(np.mean((model.predict(X) - y) ** 2)) < 0.2 * y.std()
-    assert model.network_.output.weights.own_kl() >= 0
+    assert model.model_.variational().output.weights.extra_kl() >= 0
 
 
 def test_a_preset_is_a_fresh_dict():
@@ -101,11 +104,13 @@ def test_the_noise_of_the_paper_has_a_floor():
     # standardised target stays over 6 / (6 + n / 2), however well the network fits.
     X = np.linspace(-1, 1, 30)[:, None]
     y = X[:, 0]
-    settings = presets.paper() | {"max_iter": 1_000, "n_draws": 48, "random_state": 0}
-    settings |= {"learning_rate_init": 0.03, "kl_warm_up": 0.6}
+    settings = presets.paper() | {"n_draws": 48, "random_state": 0}
+    settings["training"] = Training(
+        max_iter=1_000, learning_rate=0.03, kl_annealing=0.6, early_stopping=False
+    )
     floor = 6 / (6 + len(X) / 2) * y.var()
     noise, _ = HorseshoeRegressor(**settings).fit(X, y).predict_variance(X)
     assert (noise > floor).all()
-    settings["likelihood"] = None
+    settings["likelihood"] = "gaussian"
     noise, _ = HorseshoeRegressor(**settings).fit(X, y).predict_variance(X)
     assert (noise < floor).all()

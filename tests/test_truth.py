@@ -20,8 +20,10 @@ from scipy import integrate, special, stats
 
 from farrier.core.priors import Horseshoe
 from farrier.infer import predict
+from farrier.model.distributions import NormalMixture
 from farrier.model.likelihoods import GaussianNoise
 from farrier.model.network import Network
+from farrier.model.posterior import VariationalPosterior
 from farrier.train.config import TrainConfig
 from farrier.train.data import Data
 from farrier.train.loop import Job, Run, train
@@ -283,10 +285,8 @@ def test_predictive_means_agree_with_nuts(table, network, getkey):
     rms = lambda difference: math.sqrt(np.mean((difference / sd) ** 2))
     # The reference agrees with itself far better than is asked for.
     assert rms(f[:400].mean(0) - f[400:].mean(0)) < TOLERANCE / 2
-    noise_sd = predict.noise_sds(network, 400, key=getkey())
-    mean, our_noise, _ = predict.by_chunks(
-        predict.moments, network, (grid,), noise_sd, key=getkey()
-    )
+    posterior = VariationalPosterior.create(network, 400, key=getkey())
+    mean, our_noise, _ = predict.summarise(NormalMixture.moments, posterior, grid)
     assert rms(mean[:, 0] - f.mean(0)) < TOLERANCE
     # And it is not the width of the tolerance that makes them agree.
     assert rms(np.asarray(y).mean() - f.mean(0)) > 5 * TOLERANCE

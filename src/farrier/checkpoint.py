@@ -35,8 +35,8 @@ def read_seed(path: str | Path, *, mark: str) -> int | None:
         return None
     header, _ = persist.read(path, KIND)
     with persist.describing(path, KIND):
-        found, seed = header["mark"], int(header["seed"])
-    if found != mark:
+        stored, seed = header["mark"], int(header["seed"])
+    if stored != mark:
         raise ValueError(
             f"The checkpoint {str(path)!r} belongs to other rows or other settings. "
             "Give another file, or delete it to start again."

@@ -2,21 +2,18 @@
 
 `to_file` writes down the fields of a `FittedModel` and what was computed of it;
 `from_file` reads them back. Neither computes anything, and reading makes no object but
-those of the classes listed here.
+those of the classes listed here; `validity` checks that its parts fit each other.
 """
 
 import dataclasses
 from typing import Any
 
-import numpy as np
-
 from . import persist
 from .core import families, forms, posteriors, priors, scales, weights
 from .core.matrix import MatrixWeights
-from .fit import FittedModel, Units
+from .fitted import FittedModel, Units
 from .infer.compact import Compaction
 from .infer.ensemble import FitSummary
-from .infer.intervals import are_depths
 from .infer.nodes import Nodes
 from .infer.sample.settings import Mclmc, Nuts, Sampling
 from .model import likelihoods
@@ -27,8 +24,9 @@ from .model.posterior import SampledPosterior, VariationalPosterior
 from .train.config import Training
 from .train.history import History, Removal, Status
 from .units import Standardiser
+from .validity import check_model
 
-COMPUTED = ("nodes", "depths", "compaction")
+COMPUTED = ("nodes", "depths", "compaction", "column_shares")
 # Of a model, its posterior is stored; these fields are not.
 LEFT_OUT: dict[str, Any] = {"network": None, "sample": None, "run": None}
 
@@ -83,7 +81,8 @@ def to_file(model: FittedModel, more: dict[str, Any]) -> tuple[dict, dict]:
     """Header and arrays of a model, with more plain values such as the settings."""
     known = {n: getattr(model, n) for n in COMPUTED if model.is_computed(n)}
     if model.is_compact:  # its posterior is that of the model
-        known["compaction"] = dataclasses.replace(known["compaction"], posterior=None)
+        known["compaction"] = dict(vars(known["compaction"]))
+        del known["compaction"]["posterior"]
     lean = dataclasses.replace(model, **LEFT_OUT)
     try:
         return persist.encode({"model": lean, **known, "more": more}, CLASSES)
@@ -103,38 +102,9 @@ def from_file(structure: Any, arrays: dict) -> tuple[FittedModel, dict[str, Any]
     if isinstance(model.posterior, VariationalPosterior):
         model = dataclasses.replace(model, network=model.posterior.network)
     if model.is_compact:
-        whole = dataclasses.replace(tree["compaction"], posterior=model.posterior)
-        tree["compaction"] = whole
-    _check(model, tree)
+        tree["compaction"] = Compaction(model.posterior, **tree["compaction"])
+    unknown = tree.keys() - set(COMPUTED)
+    if unknown or not {"nodes", "depths"} <= tree.keys():
+        raise ValueError(f"what is computed of it is {sorted(tree)}")
+    check_model(model, tree)
     return model.computed(**tree), more
-
-
-def _check(model: FittedModel, known: dict[str, Any]) -> None:
-    """Raise a ValueError where the parts of a model do not fit each other."""
-    unknown = known.keys() - set(COMPUTED)
-    if unknown or "nodes" not in known or "depths" not in known:
-        raise ValueError(f"what is computed of it is {sorted(known)}")
-    posterior, units, nodes = model.posterior, model.units, known["nodes"]
-    widths = tuple(shares.shape[1] for shares in nodes.shares)
-    if posterior.widths != widths or len(widths) != len(model.built_widths):
-        raise ValueError(f"its node scores do not fit the widths {posterior.widths}")
-    _check_units(units.x, "x", posterior.d_in)
-    d_out = posterior.likelihood.d_out
-    if units.y is not None:
-        means = int(d_out - posterior.likelihood.noise_outputs.sum())
-        _check_units(units.y, "y", means)
-        if not are_depths(known["depths"]):
-            raise ValueError("its interval depths do not rise from 0 to 1")
-    if not (model.total > 0 and model.draws >= 2 and posterior.draws >= 2):
-        raise ValueError("its numbers of rows and draws are not positive")
-    step, terms = model.history.step, model.history.terms
-    if step.ndim != 1 or any(v.shape != step.shape for v in terms.values()):
-        raise ValueError("the records of its history differ in length")
-
-
-def _check_units(units: Standardiser, what: str, columns: int) -> None:
-    mean, scale = units.mean, units.scale
-    if mean.shape != (columns,) or scale.shape != (columns,):
-        raise ValueError(f"the units of {what} are not those of {columns} columns")
-    if not (np.isfinite(mean).all() and np.isfinite(scale).all() and (scale > 0).all()):
-        raise ValueError(f"the units of {what} are not finite, or not positive")

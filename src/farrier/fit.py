@@ -8,86 +8,37 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
-from jaxtyping import PRNGKeyArray
 
 from .checkpoint import numbered, resume, write_checkpoint
 from .core.posteriors import AbstractWeightPosterior
 from .core.priors import AbstractPrior
-from .infer import intervals
-from .infer.compact import Compaction, compact
-from .infer.ensemble import FitSummary, draw_groups, ensemble
+from .fitted import SCORE_ROWS, FittedModel, Sample, Units, key_for
+from .infer.ensemble import FitSummary, ensemble
 from .infer.nodes import Nodes, find_nodes
-from .infer.predict import summarise
-from .infer.relevance import input_shares
 from .infer.sample.chains import Fit, for_each, refine, samples_all
-from .infer.sample.settings import AbstractRefinement, Sampling
-from .model.distributions import NormalMixture
+from .infer.sample.settings import AbstractRefinement
 from .model.likelihoods import AbstractLikelihood
 from .model.network import Network
-from .model.posterior import AbstractPosterior, VariationalPosterior, stored
+from .model.posterior import VariationalPosterior
 from .scale.placement import ONE_DEVICE, AbstractPlacement
 from .train.config import TrainConfig, Training
 from .train.data import Data
-from .train.history import History, Status
+from .train.history import Status
 from .train.loop import Job, Run, TrainingRows, train
 from .train.parallel import train_many
 from .train.shrink import Shrinking, can_shrink
 from .train.step import converted
-from .units import Standardiser
 
-CHECK_ROWS = 10_000  # training rows kept for the self-check of compaction
-SCORE_ROWS = 1_000  # training rows from which node scores are computed
 ENDED = (Status.CONVERGED, Status.BUDGET)
-KEY_USES = ("build", "train", "nodes", "predict", "refine")
 
 Watch = Callable[[int, Run], None]  # called with the number of a fit and its run
-
-
-@dataclass(frozen=True)
-class Units:
-    """The user's units and those of the network.
-
-    Parameters
-    ----------
-    x : Standardiser
-        Of the inputs.
-    y : Standardiser or None
-        Of the targets; None for classes.
-    """
-
-    x: Standardiser
-    y: Standardiser | None = None
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Some training rows in the units of the network, for checks after the fit."""
-
-    x: np.ndarray
-    y: np.ndarray
-    weight: np.ndarray
-
-    @classmethod
-    def of(cls, x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> "Sample":
-        """At most `CHECK_ROWS` of the rows, evenly spaced."""
-        every = -(-len(x) // CHECK_ROWS)
-        x, y, weight = (values[::every] for values in (x, y, weight))
-        y = y.astype(np.float32) if y.dtype.kind == "f" else y
-        return cls(x.astype(np.float32), y, weight)
-
-    @property
-    def few(self) -> jax.Array:
-        """Inputs of at most `SCORE_ROWS` of the rows, on the device."""
-        return jnp.asarray(self.x[:: -(-len(self.x) // SCORE_ROWS)], float)
 
 
 @dataclass(frozen=True)
@@ -136,187 +87,6 @@ class Recipe:
             activation=self.activation,
             key=key,
         )
-
-
-@dataclass(frozen=True)
-class FittedModel:
-    """What a fit leaves behind: all that predictions, reports and files need.
-
-    Parameters
-    ----------
-    posterior : AbstractPosterior
-        The networks that predict.
-    network : Network or None
-        The variational posterior that training can go on from.
-    units : Units
-        The user's units and those of the network.
-    history : History
-        The ELBO and its terms over the steps.
-    built_widths : tuple of int
-        Nodes of each hidden layer before training.
-    total : float
-        Sum of the row weights.
-    epochs : int
-        Epochs of the training.
-    seed : int
-        All keys are derived from it.
-    draws : int
-        Posterior draws that make a prediction.
-    sample : Sample or None
-        Some training rows; None for a model from a file.
-    fits : tuple of FitSummary
-        With several restarts: one for each fit, best ELBO first.
-    sampling : Sampling or None
-        How MCMC went.
-    is_compact : bool
-        Whether the posterior is that of a compaction.
-    run : Run or None
-        Where `partial_fit` goes on.
-    """
-
-    posterior: AbstractPosterior
-    network: Network | None
-    units: Units
-    history: History
-    built_widths: tuple[int, ...]
-    total: float
-    epochs: int
-    seed: int
-    draws: int
-    sample: Sample | None = None
-    fits: tuple[FitSummary, ...] = ()
-    sampling: Sampling | None = None
-    is_compact: bool = False
-    run: Run | None = None
-
-    @property
-    def likelihood(self) -> AbstractLikelihood:
-        """That of the posterior."""
-        return self.posterior.likelihood
-
-    @cached_property
-    def predictor(self) -> AbstractPosterior:
-        """The posterior with `draws` draws; those of a small network are stored."""
-        key = key_for(self.seed, "predict")
-        return stored(self.posterior.resampled(self.draws, key=key))
-
-    @cached_property
-    def nodes(self) -> Nodes:
-        """What the posterior says about each node."""
-        return nodes_of(self.posterior, self.known_sample, self.seed, self.draws)
-
-    @cached_property
-    def depths(self) -> np.ndarray | None:
-        """Depths of the calibrated intervals (P4); None without numeric targets."""
-        if self.units.y is None:
-            return None
-        rows = self.known_sample
-        fits = len(self.fits) if self.fits and self.sampling is None else 1
-        of_all = draw_groups(fits, self.posterior.draws)
-        every = np.arange(self.draws) * len(of_all) // self.draws
-        group = jnp.asarray(of_all[every])
-        cdf = NormalMixture.leave_one_out_cdf
-        position = summarise(cdf, self.predictor, rows.x, rows.y, args=(group,))
-        return intervals.depths(np.asarray(position, float), rows.weight)
-
-    @cached_property
-    def compaction(self) -> Compaction:
-        """The smallest posterior that predicts the same."""
-        rows = self.known_sample
-        key = key_for(self.seed, "predict")
-        posterior = self.posterior.resampled(self.draws, key=key)
-        return compact(posterior, self.nodes, rows.x, rows.y)
-
-    @cached_property
-    def column_shares(self) -> np.ndarray:
-        """Shares of the target's variance that each column carries: draws x columns."""
-        groups = [[index] for index in range(self.posterior.d_in)]
-        return self.shares_of(self.known_sample.x, groups)
-
-    def shares_of(self, x: np.ndarray, groups: Sequence[Sequence[int]]) -> np.ndarray:
-        """Shares of groups of columns (I1), by rows in the units of the network."""
-        key = key_for(self.seed, "nodes")
-        posterior = self.compaction.posterior.resampled(self.draws, key=key)
-        return input_shares(posterior, x, groups, key=key)
-
-    @property
-    def known_sample(self) -> Sample:
-        """The training rows that were kept, or an error that says what to do."""
-        if self.sample is None:
-            raise ValueError(
-                "This model comes from a file, which holds no training rows, and what "
-                "was asked for was not computed before it was saved. Compute it "
-                "before saving, or fit again."
-            )
-        return self.sample
-
-    def computed(self, **values: Any) -> "FittedModel":
-        """The model with values of its cached properties that are known already."""
-        self.__dict__.update(values)
-        return self
-
-    def is_computed(self, name: str) -> bool:
-        """Whether a cached property has its value already."""
-        return name in self.__dict__
-
-    def compacted(self) -> "FittedModel":
-        """The model with the posterior of its compaction in place of its own."""
-        compaction = self.compaction
-        small = replace(
-            self, posterior=compaction.posterior, network=None, is_compact=True
-        )
-        if isinstance(compaction.posterior, VariationalPosterior):
-            small = replace(small, network=compaction.posterior.network)
-        nodes = self.nodes.take(compaction.keep)
-        return small.computed(compaction=compaction, nodes=nodes, depths=self.depths)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Fields with NumPy arrays; what can be computed again is left out."""
-        state = {name: _converted(v, np.asarray) for name, v in vars(self).items()}
-        return {name: v for name, v in state.items() if name != "predictor"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Networks get their JAX arrays back."""
-        as_jax = {name: _converted(v, jnp.asarray) for name, v in state.items()}
-        self.__dict__.update(as_jax)
-
-    def variational(self) -> Network:
-        """The posterior that training goes on from."""
-        if self.network is None:
-            raise ValueError(
-                "This model was refined and comes from a file, or combines several "
-                "fits: it holds posterior samples and not the variational posterior "
-                "that training could go on from. Call `fit` on a new estimator."
-            )
-        return self.network
-
-
-def _converted(value: Any, convert: Callable[[Any], Any]) -> Any:
-    """The value, with the arrays of all networks that it holds converted."""
-    if isinstance(value, eqx.Module):
-        return converted(value, convert)
-    if isinstance(value, Run | Compaction):
-        fields = {n: _converted(v, convert) for n, v in vars(value).items()}
-        return replace(value, **fields)
-    return value
-
-
-def key_for(seed: int, use: str, restart: int = 0) -> PRNGKeyArray:
-    """The key of one use of a seed, in one of several fits."""
-    key = jr.key(seed)
-    key = jr.fold_in(key, len(KEY_USES) + restart) if restart else key
-    return jr.fold_in(key, KEY_USES.index(use))
-
-
-def nodes_of(
-    posterior: AbstractPosterior, sample: Sample, seed: int, draws: int
-) -> Nodes:
-    """Node scores of a posterior, on some training rows."""
-    key = key_for(seed, "nodes")
-    return find_nodes(posterior.resampled(draws, key=key), sample.few)
-
-
-# -- a fit in three parts --------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -467,7 +237,7 @@ def complete(
 
 def model_so_far(plan: Plan, run: Run) -> FittedModel:
     """The variational model of one run, before or after its end."""
-    network, recipe = run.state.result, plan.recipe
+    network, recipe = converted(run.state.result, jnp.asarray), plan.recipe
     return FittedModel(
         posterior=VariationalPosterior.create(
             network, recipe.draws, key=key_for(plan.seed, "predict")
@@ -476,7 +246,7 @@ def model_so_far(plan: Plan, run: Run) -> FittedModel:
         units=plan.units,
         history=run.history,
         built_widths=plan.built_widths,
-        total=plan.rows.total,
+        total=float(plan.rows.total),
         epochs=math.ceil(int(run.state.step) / int(plan.rows.data.batches)),
         seed=plan.seed,
         draws=recipe.draws,

@@ -350,7 +350,7 @@ def _decode_array(
     if kind == "numpy":
         return array
     if kind == "array":
-        return jnp.asarray(array)
+        return jax.device_put(array)  # `jnp.asarray` compiles a program for each shape
     if kind == "scalar" and not shape:
         return array[()]
     try:

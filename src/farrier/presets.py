@@ -20,12 +20,12 @@ PLAIN: dict[str, Any] = {
 
 
 def refined(rows: int) -> dict[str, Any]:
-    """The settings with the best predictions for a table of so many rows.
+    """The settings with the best predictions for a table with this number of rows.
 
     Up to 2,000 rows: two layers of 16 nodes, which from six columns on have no more
     weights than one layer of 50 and predict better. Eight short fits from different
-    seeds are each the start of one MCLMC chain. A slab keeps the scales of nodes from
-    growing where few rows speak against it. Heteroscedastic noise alone replaced a
+    seeds are each the start of one MCLMC chain. On small tables, a slab keeps the
+    scales of nodes from growing without bound. Heteroscedastic noise alone replaced a
     mixture of two noise models, which was no better (`results/noise`).
     With more rows: an ensemble of three fits of the default network, with the horseshoe
     of Ghosh & Doshi-Velez (2017).
@@ -43,7 +43,7 @@ def refined(rows: int) -> dict[str, Any]:
 
 
 def paper() -> dict[str, Any]:
-    """Settings of Ghosh & Doshi-Velez (2017): 50 units, Gamma(6, 6) noise.
+    """Settings of Ghosh & Doshi-Velez (2017): 50 nodes, Gamma(6, 6) noise.
 
     The KL terms have full weight from the first step, and nothing stops the training
     early. The auxiliary variables are at their optimum after each step, which gives the
@@ -65,15 +65,15 @@ def vmg(target_sd: float = 1.0) -> dict[str, Any]:
 
     Batches of 5 rows, Adam at 0.001, 2000 epochs, the parameters averaged over the last
     thousand steps or so, 5 pairs of pseudo-data with relative noise up to sqrt(0.005).
-    What differs: our learning rate falls to 0 over the run, and theirs is constant; one
-    half-Cauchy scale for each layer stands where they learn two precisions; the output
-    layer's weights are integrated, where theirs are drawn.
+    Three things differ: the learning rate falls to 0 over the run, and theirs is
+    constant; each layer has one half-Cauchy scale, and theirs two learned precisions;
+    the output layer's weights are integrated, and theirs are drawn.
 
     Parameters
     ----------
     target_sd : float, default=1.0
-        Standard deviation of the training targets. Their Gamma(6, 6) prior is one of
-        the noise in the target's units; the estimators have standardised targets.
+        Standard deviation of the training targets. Their Gamma(6, 6) prior is for the
+        noise precision in the target's units; the estimators standardise targets.
     """
     return {
         "hidden_layer_sizes": (50,),

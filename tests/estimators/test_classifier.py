@@ -1,4 +1,4 @@
-"""HorseshoeClassifier as its users meet it; what it shares is in test_regressor.py."""
+"""HorseshoeClassifier as users call it; what it shares is in test_regressor.py."""
 
 import pickle
 
@@ -11,13 +11,12 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from farrier import Gaussian, Horseshoe, HorseshoeClassifier, load
+from farrier import Gaussian, Horseshoe, HorseshoeClassifier, Training, load
 
 pytestmark = pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
 SMALL = {
     "hidden_layer_sizes": (8,),
-    "learning_rate_init": 0.03,
-    "max_iter": 400,
+    "training": Training(learning_rate=0.03, max_iter=400),
     "n_draws": 48,
     "random_state": 0,
 }
@@ -88,7 +87,8 @@ def test_many_classes():
     y = np.char.add(
         "sector ", ((np.arctan2(*X.T) / np.pi + 1) * 10).astype(int).astype(str)
     )
-    model = HorseshoeClassifier((20,), max_iter=1_000, n_draws=48, random_state=0)
+    training = Training(max_iter=1_000)
+    model = HorseshoeClassifier((20,), training=training, n_draws=48, random_state=0)
     model.fit(X, y)
     assert len(model.classes_) == 20
     p = model.predict_proba(X)
@@ -124,9 +124,11 @@ def test_clone_and_settings(fitted):
         class_weight={0: 1, 1: 3}, prior=Horseshoe(node_scale=2)
     )
     assert clone(model).get_params() == model.get_params()
-    assert HorseshoeClassifier(**model.get_params()).get_params() == model.get_params()
+    assert HorseshoeClassifier(**model.get_params(deep=False)).get_params() == (
+        model.get_params()
+    )
     assert "class_weight={0: 1, 1: 3}" in repr(model)
-    assert vars(clone(fitted)).keys() == fitted.get_params().keys()
+    assert vars(clone(fitted)).keys() == fitted.get_params(deep=False).keys()
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
@@ -218,7 +220,7 @@ def test_partial_fit_cannot_balance_what_it_has_not_seen():
 
 def test_partial_fit_goes_on_from_a_fit(fitted):
     X, y = table()
-    model = pickle.loads(pickle.dumps(fitted)).set_params(learning_rate_init=1e-3)
+    model = pickle.loads(pickle.dumps(fitted)).set_params(training__learning_rate=1e-3)
     model.partial_fit(X, y.astype(int), n_rows=len(X))
     moved = np.abs(model.predict_proba(X) - fitted.predict_proba(X)).max()
     assert 0 < moved < 0.05
@@ -227,8 +229,8 @@ def test_partial_fit_goes_on_from_a_fit(fitted):
 def test_warm_start_goes_on_from_the_last_fit():
     X, y = table()
     model = HorseshoeClassifier(**SMALL, warm_start=True).fit(X, y)
-    first = model.history_.bound
-    again = model.fit(X, y).history_.bound
+    first = model.history_.elbo
+    again = model.fit(X, y).history_.elbo
     assert again[:40].mean() > 0.5 * (first[:40].mean() + first[-40:].mean())
     with pytest.raises(ValueError, match="labels that were not in the fit: "):
         model.fit(X, np.where(y, 5, 7))
@@ -240,7 +242,7 @@ def test_warm_start_goes_on_from_the_last_fit():
 def test_same_seed_same_bits_with_and_without_progress(fitted, capsys):
     X, y = table()
     shown = HorseshoeClassifier(**SMALL, verbose=1).fit(X, y.astype(int))
-    assert f"{shown.history_.step[-1]}/400 bound" in capsys.readouterr().err
+    assert f"{shown.history_.step[-1]}/400 ELBO" in capsys.readouterr().err
     np.testing.assert_array_equal(shown.predict_proba(X), fitted.predict_proba(X))
 
 
@@ -255,7 +257,7 @@ def test_pickles_and_files_bring_the_model_back(fitted, tmp_path):
         assert again.classes_.tolist() == [0, 1]
 
 
-def test_the_history_has_every_part_of_the_bound(fitted):
+def test_the_history_has_every_term_of_the_elbo(fitted):
     names = {f"layer_1/{part}" for part in ("beta", "tau", "upsilon")}
     assert fitted.history_.kl.keys() == names | {"output/beta", "output/kappa"}
     assert 0 < fitted.n_iter_ == fitted.history_.step[-1] <= 400
@@ -264,10 +266,12 @@ def test_the_history_has_every_part_of_the_bound(fitted):
 def test_a_compact_estimator_predicts_the_same():
     X, y = table(300)
     # With few draws their error alone moves the means by 1 %, and no node may go.
-    settings = SMALL | {"hidden_layer_sizes": (30,), "max_iter": 3_000, "n_draws": 1000}
+    training = Training(learning_rate=0.03, max_iter=3_000)
+    settings = SMALL | {"hidden_layer_sizes": (30,), "training": training}
+    settings |= {"n_draws": 1000}
     wide = HorseshoeClassifier(**settings).fit(X, y)
     small = wide.compact()
-    assert small.network_.widths[0] < 30
+    assert small.model_.posterior.widths[0] < 30
     assert small.widths_ == wide.widths_
     assert small.compaction_.moved <= 0.01
     new_X, _ = table(500, seed=1)

@@ -4,10 +4,17 @@ import copy
 
 import numpy as np
 import pytest
-from farrier.infer.psis import log_weights
 from sklearn.base import clone
 
-from farrier import HorseshoeClassifier, HorseshoeRegressor, Nuts, fit_many, load
+from farrier import (
+    Horseshoe,
+    HorseshoeClassifier,
+    HorseshoeRegressor,
+    Nuts,
+    Training,
+    fit_many,
+    load,
+)
 from farrier.estimators.draws import posterior_draws
 from farrier.export import to_numpy
 from farrier.infer.relevance import input_shares
@@ -18,9 +25,8 @@ from farrier.views.report.content import case_of, inputs_table, nodes_table
 pytestmark = pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
 SMALL = PLAIN | {
     "hidden_layer_sizes": (6,),
-    "input_horseshoe": True,
-    "learning_rate_init": 0.03,
-    "max_iter": 400,
+    "prior": Horseshoe(columns=True),
+    "training": Training(learning_rate=0.03, max_iter=400, kl_annealing=0.6),
     "n_draws": 32,
     "random_state": 0,
 }
@@ -50,9 +56,9 @@ def test_columns_of_noise_are_off(model):
 
 def test_words_name_the_columns(model):
     found = model.summary()["inputs"]
-    assert found.startswith("2 of 6 columns on (90 % interval 2 to ")
+    assert found.startswith("2 of 6 columns active (90 % interval 2 to ")
     assert found.endswith(": x0, x1")
-    assert "Columns on: 2 of 6" in model._repr_html_()
+    assert "Active columns: 2 of 6" in model._repr_html_()
 
 
 def test_the_report_has_a_line_for_the_columns(model):
@@ -71,11 +77,11 @@ def test_the_report_has_a_line_for_the_columns(model):
 def test_without_scales_no_column_is_on_or_off():
     X, y = table(30)
     plain = clone(HorseshoeRegressor(**SMALL)).set_params(
-        input_horseshoe=False, max_iter=2
+        prior=Horseshoe(), training__max_iter=2
     )
-    with pytest.raises(AttributeError, match="Fit with `input_horseshoe=True`"):
+    with pytest.raises(AttributeError, match=r"`prior=Horseshoe\(columns=True\)`"):
         _ = plain.fit(X, y).features_on_
-    assert plain.network_.inputs is None
+    assert plain.model_.network.inputs is None
     assert not any("inputs/" in name for name in plain.history_.terms)
 
 
@@ -87,7 +93,7 @@ def test_a_file_keeps_it(model, tmp_path):
         again = load(path)
         np.testing.assert_array_equal(again.predict(X), each.predict(X))
         np.testing.assert_array_equal(again.features_on_, each.features_on_)
-        assert str(again._compacted()) == str(each._compacted())
+        assert str(again.model_.compaction) == str(each.model_.compaction)
 
 
 def test_a_compact_model_has_fewer_columns_and_predicts_the_same(model):
@@ -96,7 +102,7 @@ def test_a_compact_model_has_fewer_columns_and_predicts_the_same(model):
     kept = small.compaction_.columns
     assert kept[:2].all()
     assert not kept[-1]  # the constant
-    assert small.network_.layers[0].weights.fan_in == kept.sum() + 1
+    assert small.model_.network.layers[0].weights.fan_in == kept.sum() + 1
     (mean, sd), (other, _) = (m.predict(X, return_std=True) for m in (model, small))
     assert np.sqrt(np.mean(((mean - other) / sd) ** 2)) < 0.02
     moved = X + np.where(kept, 0, 1e3)  # what is gone is not looked at
@@ -120,11 +126,11 @@ def test_export_has_the_scales_in_its_weights(model):
 def test_training_goes_on_from_it(model):
     """By `warm_start`, of a compacted model, whose columns stay away."""
     X, y = table()
-    again = copy.copy(model.compact()).set_params(warm_start=True, max_iter=2)
-    columns = again.network_.inputs.columns
+    again = copy.copy(model.compact()).set_params(warm_start=True, training__max_iter=2)
+    columns = again.model_.network.inputs.columns
     assert len(columns) < 6
     again.fit(X, y)
-    np.testing.assert_array_equal(again.network_.inputs.columns, columns)
+    np.testing.assert_array_equal(again.model_.network.inputs.columns, columns)
     np.testing.assert_allclose(again.predict(X), model.predict(X), atol=0.2)
 
 
@@ -132,7 +138,7 @@ def test_training_goes_on_from_it(model):
 def test_every_way_to_train(tmp_path):
     """By pieces, from a checkpoint, as one of many."""
     X, y = table()
-    short = HorseshoeRegressor(**SMALL | {"max_iter": 3})
+    short = HorseshoeRegressor(**SMALL).set_params(training__max_iter=3)
     pieces = clone(short).partial_fit(X, y).partial_fit(X, y)
     assert len(pieces.history_.terms["inputs/tau"]) == 2
     short.fit(X, y, checkpoint=tmp_path / "run")
@@ -142,30 +148,23 @@ def test_every_way_to_train(tmp_path):
         np.testing.assert_allclose(other.predict(X), short.predict(X), rtol=1e-6)
 
 
-def test_draws_and_the_word_on_the_posterior(model):
-    """Scales of inputs are unknowns like the others: E[ln w] is over the bound (K1)."""
-    one = np.ones(1)
-    found = posterior_draws(model.network_, 32, one, key=model._key("predict"))
+def test_scales_of_columns_are_among_the_draws(model):
+    found = posterior_draws(model.model_)
     assert found["inputs_tau"].shape == (1, 32, 6)
     assert found["inputs_upsilon"].shape == (1, 32)
-    X, y = table()
-    x, target = model._x_standard(X), model._targets(y[:, None])
-    log_w = log_weights(
-        model.network_, x, target, np.ones(len(x)), 500, key=model._key("nodes")
-    )
-    error = log_w.std() / np.sqrt(len(log_w))
-    bound = model.history_.bound[-20:].mean()
-    assert log_w.mean() > bound - 5 * error
-    assert log_w.mean() < bound + 0.5 * 20  # gaps of 15 scales, each under 0.5 nats
+    q = model.model_.network.inputs.tau.q
+    mean, error = np.asarray(q.loc), np.asarray(q.scale) / np.sqrt(32)
+    assert (abs(np.log(found["inputs_tau"]).mean((0, 1)) - mean) < 5 * error).all()
 
 
 @pytest.mark.slow
 def test_scales_of_inputs_are_sampled_too(tmp_path):
     X, y = table(60, noise=1)
     method = Nuts(candidates=2, chains=1, warm_up=150, draws=50, kept=32, depth=2)
-    settings = SMALL | {"hidden_layer_sizes": (2,), "refine": method, "max_iter": 100}
-    model = HorseshoeRegressor(**settings).fit(X, y)
-    tau = np.asarray(model.network_.scales["inputs_tau"])
+    settings = SMALL | {"hidden_layer_sizes": (2,), "refine": method}
+    model = HorseshoeRegressor(**settings).set_params(training__max_iter=100)
+    model.fit(X, y)
+    tau = np.asarray(model.model_.posterior.scales["inputs"]["tau"])
     assert tau.shape == (32, 4)
     assert tau.std() > 0
     assert model.features_on_[0]
@@ -178,12 +177,12 @@ def test_scales_of_inputs_are_sampled_too(tmp_path):
 @pytest.mark.slow
 def test_classes_and_shares(getkey):
     X, y = table()
-    settings = SMALL | {"max_iter": 150}
-    model = HorseshoeClassifier(**settings).fit(X, y > np.median(y))
+    settings = SMALL | {"likelihood": None}
+    model = HorseshoeClassifier(**settings).set_params(training__max_iter=150)
+    model.fit(X, y > np.median(y))
     assert model.features_on_[:2].all()
     assert not model.features_on_[-1]
-    shares = input_shares(
-        model.network_, model._x_standard(X), [[0], [5]], 8, key=getkey()
-    )
+    posterior = model.model_.posterior.resampled(8, key=getkey())
+    shares = input_shares(posterior, model.model_.units.x(X), [[0], [5]], key=getkey())
     assert (shares[:, 0] > 0).all()
     np.testing.assert_allclose(shares[:, 1], 0, atol=1e-20)

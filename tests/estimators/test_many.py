@@ -6,10 +6,15 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from farrier import HorseshoeClassifier, HorseshoeRegressor, fit_many
+from farrier import HorseshoeClassifier, HorseshoeRegressor, Training, fit_many
 
 pytestmark = pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
-SMALL = {"hidden_layer_sizes": (4,), "max_iter": 60, "n_draws": 8, "random_state": 0}
+SMALL = {
+    "hidden_layer_sizes": (4,),
+    "training": Training(max_iter=60),
+    "n_draws": 8,
+    "random_state": 0,
+}
 SPLITS = [np.arange(0, 40), np.arange(20, 60), np.arange(10, 50)]
 
 
@@ -34,7 +39,7 @@ def test_fits_to_splits_are_those_of_separate_fits():
         own = HorseshoeRegressor(**SMALL).fit(X[rows], y[rows])
         np.testing.assert_allclose(model.predict(X), own.predict(X), rtol=1e-6)
         assert model.n_iter_ == own.n_iter_
-        np.testing.assert_allclose(model.history_.bound, own.history_.bound, rtol=1e-7)
+        np.testing.assert_allclose(model.history_.elbo, own.history_.elbo, rtol=1e-7)
 
 
 def test_settings_may_differ_and_frames_keep_their_names(capsys):
@@ -42,7 +47,7 @@ def test_settings_may_differ_and_frames_keep_their_names(capsys):
     frame = pd.DataFrame(X, columns=["length", "depth"])
     weight = np.linspace(1, 2, len(X))
     grid = [
-        HorseshoeRegressor(**SMALL | {"learning_rate_init": rate})
+        HorseshoeRegressor(**SMALL).set_params(training__learning_rate=rate)
         for rate in (0.01, 0.05)
     ]
     models = fit_many(grid, frame, pd.Series(y), weight, rows=SPLITS[:2], verbose=1)
@@ -71,8 +76,8 @@ def test_wrong_models_and_rows_are_told():
         fit_many([model, "model"], X, y)
     with pytest.raises(ValueError, match="one entry for each of the 1 models, got 3"):
         fit_many([model], X, y, rows=SPLITS)
-    wrong = HorseshoeRegressor(**SMALL | {"tol": -1.0})
-    with pytest.raises(ValueError, match="`tol` must be") as caught:
+    wrong = HorseshoeRegressor(**SMALL | {"n_draws": 1})
+    with pytest.raises(ValueError, match="`n_draws` must be") as caught:
         fit_many([model, wrong], X, y)
     assert caught.value.__notes__ == ["This is about model 1 of `fit_many`."]
     with pytest.raises(NotFittedError):

@@ -1,28 +1,32 @@
-"""Estimators that are refined by sampling: every other feature works on the draws."""
+"""Estimators with MCMC refinement: every other feature works on the draws."""
 
 import copy
 import math
+from dataclasses import replace
 
+import jax.random as jr
 import numpy as np
 import pytest
-from farrier.model.drawn import DrawnNetwork
 
 from farrier import (
     HorseshoeClassifier,
     HorseshoeRegressor,
     Mclmc,
     Nuts,
+    Training,
     TrainingWarning,
     export,
     fit_many,
     load,
 )
 from farrier.estimators.draws import posterior_draws
+from farrier.model.posterior import SampledPosterior, VariationalPosterior
 from farrier.presets import PLAIN
 from farrier.train.history import Status
 
 METHOD = Nuts(candidates=5, chains=2, warm_up=150, draws=100, kept=40, depth=5)
-SETTINGS = {"max_iter": 300, "n_draws": 20, "random_state": 0, "early_stopping": False}
+TRAINING = Training(max_iter=300, early_stopping=False, kl_annealing=0.6)
+SETTINGS = {"training": TRAINING, "n_draws": 20, "random_state": 0}
 X = np.random.default_rng(0).normal(size=(60, 2))
 Y = 3 + 2 * np.abs(X[:, 0]) + 0.05 * np.random.default_rng(1).normal(size=60)
 
@@ -33,9 +37,9 @@ def regressor(**more):
 
 
 def quietly_fitted(model, *rows, **more):
-    """Short chains may or may not agree: that is not what is tested."""
+    """Short chains may or may not have mixed: that is not what is tested."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("farrier.estimators.base.AGREE", math.inf)
+        patch.setattr("farrier.estimators.warnings.MAX_R_HAT", math.inf)
         return model.fit(*rows, **more)
 
 
@@ -52,10 +56,12 @@ def classes():
 
 
 def test_draws_predict_as_well_as_the_fit_that_they_came_from(fitted):
-    assert isinstance(fitted.network_, DrawnNetwork)
-    assert fitted.network_.draws == 40
+    posterior, network = fitted.model_.posterior, fitted.model_.variational()
+    assert isinstance(posterior, SampledPosterior)
+    assert posterior.draws == 40
     before = copy.copy(fitted)
-    before.network_ = fitted._variational()
+    variational = VariationalPosterior.create(network, 20, key=jr.key(0))
+    before.model_ = replace(fitted.model_, posterior=variational)
     densities = [model.log_density(X, Y).mean() for model in (fitted, before)]
     assert densities[0] > densities[1] - 0.3
     low, high = fitted.predict_interval(X, level=0.9)
@@ -72,12 +78,13 @@ def test_equal_seeds_give_equal_bits(fitted):
 
 def test_save_and_load_give_equal_bits(fitted, classes, tmp_path):
     for model, name in ((fitted, "predict"), (classes[0], "predict_proba")):
+        other = model.compact()
         model.save(tmp_path / "model.safetensors")
         read = load(tmp_path / "model.safetensors")
         np.testing.assert_array_equal(getattr(read, name)(X), getattr(model, name)(X))
         assert read.sampling_ == model.sampling_
         assert read.refine == METHOD
-        small, other = read.compact(), model.compact()
+        small = read.compact()
         np.testing.assert_array_equal(getattr(small, name)(X), getattr(other, name)(X))
         small.save(tmp_path / "small.safetensors")
         again = load(tmp_path / "small.safetensors")
@@ -87,12 +94,12 @@ def test_save_and_load_give_equal_bits(fitted, classes, tmp_path):
 def test_classes_are_told_apart(classes):
     model, labels = classes
     assert (model.predict(X) == labels).mean() > 0.95
-    assert model.network_.noise_sd.shape == (40, 0)
+    assert model.model_.posterior.noise.shape == (40, 0)
 
 
 def test_compaction_states_what_it_cost(fitted):
     small = fitted.compact()
-    assert small.network_.widths[0] <= fitted.network_.widths[0]
+    assert small.model_.posterior.widths[0] <= fitted.model_.posterior.widths[0]
     moves = (small.predict(X) - fitted.predict(X)) / fitted.predict(X, return_std=True)[
         1
     ]
@@ -109,20 +116,19 @@ def test_export_predicts_the_same(fitted, classes):
 
 
 def test_summary_speaks_of_the_sampling(fitted):
-    summary = fitted.summary(X, Y)
+    summary = fitted.summary()
     assert summary["sampling"].startswith("2 chains of 100 draws, R-hat ")
-    assert "Pareto k" not in str(summary)
-    low, high = np.quantile(np.asarray(fitted.network_.noise_sd), [0.05, 0.95])
-    scale = float(fitted._y_standard.scale[0])
+    low, high = np.quantile(np.asarray(fitted.model_.predictor.noise), [0.05, 0.95])
+    scale = float(fitted.model_.units.y.scale[0])
     assert f"{low * scale:.4g} to {high * scale:.4g}" in summary["noise sd"]
 
 
 def test_scales_and_noise_of_the_draws_are_those_that_were_sampled(fitted):
-    scale = np.array([2.0])
-    found = posterior_draws(fitted.network_, 40, scale, key=fitted._key("predict"))
-    expected = np.asarray(fitted.network_.scales["layer_1_tau"])[None]
+    found = posterior_draws(replace(fitted.model_, draws=40))
+    posterior = fitted.model_.posterior
+    expected = np.asarray(posterior.scales["layer_1"]["tau"])[None]
     np.testing.assert_array_equal(found["layer_1_tau"], expected)
-    noise_sd = 2 * np.asarray(fitted.network_.noise_sd)[None]
+    noise_sd = fitted.model_.units.y.scale * np.asarray(posterior.noise)[None]
     np.testing.assert_allclose(found["noise_sd"], noise_sd)
 
 
@@ -134,18 +140,20 @@ def test_training_goes_on_from_the_variational_posterior(fitted, tmp_path):
     going_on = copy.deepcopy(fitted).set_params(warm_start=True, refine=None)
     steps = going_on.n_iter_
     going_on.partial_fit(X, Y)
-    assert not isinstance(going_on.network_, DrawnNetwork)
+    assert not isinstance(going_on.model_.posterior, SampledPosterior)
     assert not hasattr(going_on, "sampling_")
     assert going_on.n_iter_ <= steps
     fitted.save(tmp_path / "model.safetensors")
     read = load(tmp_path / "model.safetensors")
-    with pytest.raises(ValueError, match="holds draws and not the posterior"):
+    with pytest.raises(
+        ValueError, match="holds posterior samples and not the variational posterior"
+    ):
         read.partial_fit(X, Y)
 
 
 def test_progress_goes_from_nothing_to_all(tmp_path):
     told = []
-    model = regressor(max_iter=100)
+    model = regressor(training=replace(TRAINING, max_iter=100))
     quietly_fitted(model, X, Y, callback=lambda share, history: told.append(share))
     assert told == sorted(told)
     assert told[0] < 0.1
@@ -154,13 +162,13 @@ def test_progress_goes_from_nothing_to_all(tmp_path):
 
 def test_many_fits_are_refined_each(fitted):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("farrier.estimators.base.AGREE", math.inf)
+        patch.setattr("farrier.estimators.warnings.MAX_R_HAT", math.inf)
         (model,) = fit_many([regressor()], X, Y)
     np.testing.assert_array_equal(model.predict(X), fitted.predict(X))
 
 
 def test_chains_that_disagree_are_warned_of(monkeypatch):
-    monkeypatch.setattr("farrier.estimators.base.AGREE", 0.0)
+    monkeypatch.setattr("farrier.estimators.warnings.MAX_R_HAT", 0.0)
     with pytest.warns(
         TrainingWarning, match=r"R-hat of the predictions is .*Nuts\(draws="
     ):
@@ -170,7 +178,7 @@ def test_chains_that_disagree_are_warned_of(monkeypatch):
 def test_chains_of_the_other_method_predict_as_well(fitted, monkeypatch, tmp_path):
     method = Mclmc(candidates=5, chains=2, warm_up=150, draws=100, kept=40, steps=20)
     model = regressor().set_params(refine=method)
-    monkeypatch.setattr("farrier.estimators.base.AGREE", 0.0)
+    monkeypatch.setattr("farrier.estimators.warnings.MAX_R_HAT", 0.0)
     with pytest.warns(TrainingWarning, match=r"R-hat .*`refine=Mclmc\(draws=\.\.\.\)`"):
         model.fit(X, Y)
     assert model.sampling_.gradients == 2 * 250 * 2 * 20
@@ -183,13 +191,13 @@ def test_chains_of_the_other_method_predict_as_well(fitted, monkeypatch, tmp_pat
 
 
 def test_interrupted_before_the_first_draw(monkeypatch):
-    monkeypatch.setattr("farrier.estimators.base.refine", lambda *a, **k: None)
+    monkeypatch.setattr("farrier.fit.refine", lambda *a, **k: None)
     with pytest.warns(TrainingWarning, match="after 0 draws .* the variational one"):
         model = regressor().fit(X, Y)
     assert model.history_.status is Status.INTERRUPTED
-    assert not isinstance(model.network_, DrawnNetwork)
+    assert not isinstance(model.model_.posterior, SampledPosterior)
 
 
-def test_an_unknown_method_is_told():
+def test_an_unknown_method_is_refused():
     with pytest.raises(ValueError, match=r"`refine` must be one of .*got 'hmc'"):
         HorseshoeRegressor(refine="hmc").fit(X, Y)

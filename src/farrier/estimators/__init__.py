@@ -1,4 +1,4 @@
-"""scikit-learn estimators: the data scientist's door to the network."""
+"""scikit-learn estimators."""
 
 from ..tables.model import TableModel
 from .checks import TrainingWarning

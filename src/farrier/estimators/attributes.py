@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..fit import FittedModel
+from ..fitted import FittedModel
 from ..infer.compact import Compaction
 from ..infer.ensemble import FitSummary
 from ..infer.nodes import Nodes
@@ -18,6 +18,13 @@ class FittedAttributes:
     """Attributes that exist after `fit`, each read from `model_`."""
 
     model_: FittedModel
+
+    def _is_fitted(self) -> bool:
+        return "model_" in vars(self)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there is a fitted model."""
+        return self._is_fitted()
 
     @property
     def _fitted(self) -> FittedModel:

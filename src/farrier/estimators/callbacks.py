@@ -12,7 +12,9 @@ from ..train.data import RECORDS_PER_CHUNK
 from ..train.history import Status
 from ..train.loop import Run
 
-if TYPE_CHECKING or find_spec("sklearn.callback") is not None:
+HAS_CALLBACKS = find_spec("sklearn.callback") is not None
+
+if TYPE_CHECKING or HAS_CALLBACKS:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
 else:
 
@@ -25,10 +27,10 @@ else:
 
 
 def watcher(
-    estimator: Any, plan: Plan, X: Any, y: Any
+    estimator: Any, plan: Plan, learned: dict[str, Any], X: Any, y: Any
 ) -> tuple[Callable[[Run], None], Callable[[], None]]:
-    """What to call after each chunk of steps, and when the fit has ended."""
-    if not hasattr(estimator, "_init_callback_context"):
+    """A function to call after each chunk of steps, and one for the end of the fit."""
+    if not HAS_CALLBACKS:
         return lambda run: None, lambda: None
     jobs, job = plan.jobs, plan.jobs[0]
     steps_in_chunk = job.steps_per_record * RECORDS_PER_CHUNK
@@ -38,7 +40,7 @@ def watcher(
 
     def after_chunk(run: Run) -> None:
         # A callback that looks at predictions gets an estimator with a model so far.
-        fitted = {"model_": model_so_far(plan, run)}
+        fitted = lambda: learned | {"model_": model_so_far(plan, run)}
         task = fit.subcontext(task_name="steps")
         task.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
         stop = task.call_on_fit_task_end(

@@ -1,4 +1,4 @@
-"""Checks at the boundary: what was needed, what came, what to do."""
+"""Checks of input. Messages state what was needed, what came and what to do."""
 
 import copy
 import math
@@ -15,7 +15,7 @@ from sklearn.utils import check_array
 
 from ..scale.rows import RowSource
 
-# What a user hands over: an array, a frame, or a mistake that deserves a clear message.
+# What a user passes: an array, a data frame, or a mistake that needs a clear message.
 Unchecked: TypeAlias = Any
 Choice = TypeVar("Choice")
 Result = TypeVar("Result")
@@ -23,7 +23,7 @@ Method = TypeVar("Method", bound=Callable)
 
 
 class TrainingWarning(UserWarning):
-    """Something about a fit that its user should know."""
+    """Something about a fit that users should know."""
 
 
 def learned_by(

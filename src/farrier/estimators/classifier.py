@@ -1,6 +1,6 @@
 """Classification."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,15 +12,17 @@ from sklearn.utils.class_weight import compute_class_weight, compute_sample_weig
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..fit import Units
+from ..fitted import Units
 from ..infer.predict import summarise
 from ..model.distributions import ClassProbabilities
-from ..model.likelihoods import AbstractLikelihood, Categorical
+from ..model.likelihoods import AbstractLikelihood
 from ..scale.placement import ONE_DEVICE, AbstractPlacement
 from ..scale.rows import ConvertedRows, RowSource
 from ..train.config import Training
-from .base import Callback, CheckedRows, CheckedSource
 from .checks import Unchecked, by_pieces, checked_weight, learned_by, numbers_only
+from .progress import Callback
+from .rows import CheckedRows, CheckedSource, Learned, source_names, source_units
+from .settings import checked_classes
 from .views import Curves, ViewedEstimator
 
 
@@ -157,21 +159,15 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
                 "`ParquetRows` took yours for numbers, give it "
                 '`task="classification"`.'
             )
-        labels = sorted(statistics.labels)
-        classes = np.array(labels) if start is None else self.classes_
-        weights = np.zeros(len(classes))
-        for label, weight in statistics.labels.items():
-            weights[codes_of(np.array([label]), classes)] += weight
-        if (weights > 0).sum() < 2:
-            raise ValueError(
-                "`y` holds one class only where the weights are not 0. A classifier "
-                "needs rows of at least two classes."
-            )
+        labels = np.array(sorted(statistics.labels))
+        classes = labels if start is None else self.classes_
+        weights = class_weights(statistics.labels, classes)
         multiplier = self._class_multiplier(weights, classes)
         x, y = statistics.sample
-        learned = self._names_of(source, x.shape[1]) | {"classes_": classes}
-        as_given = Units(self._source_units(statistics))
-        units = as_given if start is None else start.units
+        expected = None if start is None else self.n_features_in_
+        learned = source_names(source, x.shape[1], expected) | {"classes_": classes}
+        of_x = source_units(statistics, standardise=self.standardise)
+        units = Units(of_x) if start is None else start.units
 
         def convert(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple:
             codes = codes_of(y, classes)
@@ -180,7 +176,7 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
         sample = convert(x, y, np.ones(len(x)))
         rows = ConvertedRows(source, convert)
         total = float(weights @ multiplier)
-        return CheckedSource(rows, sample, units, total, learned)
+        return CheckedSource(rows, sample, units, total, learned, source.mark())
 
     def _class_multiplier(self, weights: np.ndarray, classes: np.ndarray) -> np.ndarray:
         """Multipliers of the row weights by class, whose sums are `weights`."""
@@ -203,15 +199,8 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
     def _target_units(self, y: np.ndarray, weight: np.ndarray) -> None:
         return None  # class numbers have no units
 
-    def _likelihood_of(
-        self, learned: dict[str, Any]
-    ) -> Callable[[float], AbstractLikelihood]:
-        given: Any = Categorical() if self.likelihood is None else self.likelihood
-        if not hasattr(given, "build"):
-            raise ValueError(
-                "`likelihood` must be None or an object such as Categorical(), got "
-                f"{given!r}."
-            )
+    def _likelihood_of(self, learned: Learned) -> Callable[[float], AbstractLikelihood]:
+        given = checked_classes(self.likelihood)
         classes = len(learned["classes_"])
         return lambda rows: given.build(classes, rows=rows)
 
@@ -293,6 +282,19 @@ def codes_of(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
             f"known are {classes[:5].tolist()}."
         )
     return np.searchsorted(classes, y)
+
+
+def class_weights(labels: Mapping[Any, float], classes: np.ndarray) -> np.ndarray:
+    """Sum of the row weights of each class, which at least two classes have."""
+    weights = np.zeros(len(classes))
+    for label, weight in labels.items():
+        weights[codes_of(np.array([label]), classes)] += weight
+    if (weights > 0).sum() < 2:
+        raise ValueError(
+            "`y` holds one class only where the weights are not 0. A classifier "
+            "needs rows of at least two classes."
+        )
+    return weights
 
 
 def _checked_classes(classes: Unchecked) -> np.ndarray:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..fit import FittedModel, key_for
+from ..fitted import FittedModel, key_for
 
 
 def posterior_draws(model: FittedModel) -> dict[str, np.ndarray]:

@@ -1,15 +1,16 @@
 """Reading an estimator back from its file."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from .. import files, persist
+from ..fitted import FittedModel
 from ..tables.model import Estimator, TableModel
-from .base import plain_labels
+from .base import LEARNED
 from .classifier import HorseshoeClassifier
 from .regressor import HorseshoeRegressor
+from .storable import labels_of, names_of, setting
 
 ESTIMATORS: dict[str, type[Estimator]] = {
     each.__name__: each for each in (HorseshoeRegressor, HorseshoeClassifier)
@@ -38,13 +39,17 @@ def load(path: str | Path) -> Estimator | TableModel:
     """
     header, arrays = persist.read(path, "model")
     with persist.describing(path, "model"):
+        if not isinstance(header["version"], str):
+            raise ValueError(f"its version is {header['version']!r:.40}")
         model, more = files.from_file(header["structure"], arrays)
         if more["class"] not in ESTIMATORS:
             raise ValueError(f"{more['class']!r:.40} is an unknown estimator")
-        params = {name: _param(value) for name, value in more["params"].items()}
-        estimator = ESTIMATORS[more["class"]](**params)
-        learned = {n: _learned(n, value) for n, value in more["learned"].items()}
-        _check_learned(estimator, learned, model.posterior.d_in)
+        estimator = ESTIMATORS[more["class"]]()
+        _check_names("settings", more["params"], estimator.get_params(deep=False))
+        _check_names("attributes", more["learned"], LEARNED)
+        estimator.set_params(**{n: setting(v) for n, v in more["params"].items()})
+        learned = _learned(more["learned"])
+        _check(estimator, learned, model)
         estimator._recipe(learned)  # refuses what `fit` would refuse
         estimator._assign(model, learned)
         if "table" not in header:
@@ -52,39 +57,34 @@ def load(path: str | Path) -> Estimator | TableModel:
         return TableModel.from_header(header["table"], estimator)
 
 
-def _param(value: Any) -> Any:
-    """A constructor argument: pairs are a dict whose keys may be any label."""
-    if isinstance(value, dict):
-        return dict(value["pairs"])
-    return value
+def _check_names(what: str, values: dict[str, Any], known: Iterable[str]) -> None:
+    if values.keys() != {*known}:
+        raise ValueError(f"its {what} are {[*values]!r:.200}, not {[*known]}")
 
 
-def _learned(name: str, value: Any) -> Any:
-    if name == "classes_":
-        return labels_of(value)
-    return np.asarray(value, object) if name == "feature_names_in_" else value
+def _learned(stored: dict[str, Any]) -> dict[str, Any]:
+    """Attributes that a fit learned; those that are None there do not exist here."""
+    read = {"classes_": labels_of, "feature_names_in_": names_of}
+    return {
+        name: read[name](value) if name in read else value
+        for name, value in stored.items()
+        if value is not None or name == "n_targets_"
+    }
 
 
-def _check_learned(estimator: Estimator, learned: dict[str, Any], d_in: int) -> None:
-    features, names = learned["n_features_in_"], learned.get("feature_names_in_")
-    if features != d_in or (names is not None and len(names) != d_in):
+def _check(estimator: Estimator, learned: dict[str, Any], model: FittedModel) -> None:
+    """Raise a ValueError where an estimator and its model do not fit each other."""
+    d_in, outputs = model.posterior.d_in, model.likelihood.d_out
+    names = learned.get("feature_names_in_")
+    if learned["n_features_in_"] != d_in or (names is not None and len(names) != d_in):
         raise ValueError(f"its features are not those of {d_in} columns")
-    kind = "classes_" if isinstance(estimator, HorseshoeClassifier) else None
-    if kind is not None and kind not in learned:
-        raise ValueError("it has no classes")
-
-
-def labels_of(stored: dict[str, Any]) -> np.ndarray:
-    """The labels of a classifier: at least two, all different, in their order."""
-    values, dtype = stored["values"], np.dtype(stored["dtype"])
-    if not isinstance(values, list) or dtype.kind not in "biufUO" or dtype.shape:
-        raise ValueError(f"`classes` is {stored!r:.80}")
-    longest = max((len(v) for v in values if isinstance(v, str)), default=0)
-    if dtype.kind == "U" and dtype.itemsize > 4 * max(longest, 1):
-        raise ValueError(f"`classes` are of type {stored['dtype']!r:.40}")
-    labels = np.asarray(values, dtype)
-    if plain_labels(labels)["values"] != values or labels.ndim != 1:
-        raise ValueError(f"`classes` is {stored!r:.80}")
-    if len(labels) < 2 or not (labels[1:] > labels[:-1]).all():
-        raise ValueError("`classes` are not at least two labels in their order")
-    return labels
+    of_y = model.units.y
+    if isinstance(estimator, HorseshoeRegressor) != (of_y is not None):
+        raise ValueError(f"its posterior is not that of a {type(estimator).__name__}")
+    if of_y is not None:
+        targets, count = learned["n_targets_"], len(of_y.mean)
+        known = (None, 1) if count == 1 else (count,)
+        if "classes_" in learned or targets not in known or isinstance(targets, bool):
+            raise ValueError(f"its number of targets is {targets!r:.40}")
+    elif len(learned["classes_"]) != outputs or learned.pop("n_targets_") is not None:
+        raise ValueError(f"its classes are not those of {outputs} outputs")

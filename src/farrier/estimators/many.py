@@ -1,9 +1,8 @@
-"""Many fits as one piece of work: splits, seeds, settings."""
+"""Many fits at once, for splits of the rows, seeds or settings."""
 
+import pickle
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,9 @@ from ..scale.processes import AbstractGroup
 from ..train.history import Status
 from ..train.loop import Run
 from ..train.parallel import train_many
-from .base import Fitting, NetworkEstimator, budgets_of, steps_counter
+from .base import Fitting, NetworkEstimator
 from .checks import Unchecked
-from .files import load
+from .progress import budgets_of, steps_counter
 
 
 def fit_many(
@@ -132,28 +131,25 @@ def _fit_shares(
         )
     for index, (model, sender) in enumerate(zip(models, senders, strict=True)):
         sent = index in mine
-        data = group.bytes_of(sender, _file(model) if sent else b"")
+        data = group.bytes_of(sender, _bytes(model) if sent else b"")
         if not sent:
             _fill(model, data)
             after_fit(index, model)
     return models
 
 
-def _file(model: NetworkEstimator) -> bytes:
-    """The file of a model."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder, "model.safetensors")
-        model.save(path)
-        return path.read_bytes()
+def _bytes(model: NetworkEstimator) -> bytes:
+    """What a model has learned, for the other processes of the same program.
+
+    A file would leave out the training rows, which `compact` needs.
+    """
+    params = model.get_params(deep=False)
+    return pickle.dumps({n: v for n, v in vars(model).items() if n not in params})
 
 
 def _fill(model: NetworkEstimator, data: bytes) -> None:
-    """Give a model what the file of another has learned."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder, "model.safetensors")
-        path.write_bytes(data)
-        params = model.get_params(deep=False)
-        vars(model).update(vars(load(path)) | params)
+    """Give a model what that of another process has learned."""
+    vars(model).update(pickle.loads(data))
 
 
 def _checked_models(models: Unchecked, rows: Sequence[np.ndarray] | None) -> list:

@@ -4,35 +4,31 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Self, overload
 
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
-from ..fit import Units
-from ..infer import intervals
-from ..infer.predict import sample_targets, summarise
-from ..model.distributions import NormalMixture
-from ..model.likelihoods import NOISES, AbstractLikelihood, AbstractNoise
+from ..fitted import Units
+from ..model.likelihoods import AbstractLikelihood
 from ..scale.placement import ONE_DEVICE, AbstractPlacement
 from ..scale.rows import ConvertedRows, RowSource
 from ..units import Standardiser
-from .base import Callback, CheckedRows, CheckedSource
+from . import regression
 from .checks import (
     Unchecked,
     by_pieces,
-    checked_choice,
     checked_count,
     checked_level,
     checked_weight,
     learned_by,
     numbers_only,
 )
+from .progress import Callback
+from .rows import CheckedRows, CheckedSource, Learned, source_names, source_units
+from .settings import checked_noise
 from .views import Curves, ViewedEstimator
-
-INTERVALS = ("calibrated", "posterior")
 
 
 class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
@@ -231,10 +227,14 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
                 'yours for labels, give it `task="regression"`.'
             )
         x, y = statistics.sample
-        learned = self._names_of(source, x.shape[1])
+        expected = None if start is None else self.n_features_in_
+        learned = source_names(source, x.shape[1], expected)
         columns = None if y.ndim == 1 else y.shape[1]
         if start is None:
-            units = Units(self._source_units(statistics), statistics.y.standardiser())
+            units = Units(
+                source_units(statistics, standardise=self.standardise),
+                statistics.y.standardiser(),
+            )
         else:
             self._check_targets(columns)
             units = start.units
@@ -247,31 +247,18 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         sample = convert(x, y, np.ones(len(x)))
         learned["n_targets_"] = columns
         rows = ConvertedRows(source, convert)
-        return CheckedSource(rows, sample, units, statistics.x.weight, learned)
+        total, mark = statistics.x.weight, source.mark()
+        return CheckedSource(rows, sample, units, total, learned, mark)
 
     def _target_units(self, y: np.ndarray, weight: np.ndarray) -> Standardiser:
         return Standardiser.create(y, weight)
 
-    def _likelihood_of(
-        self, learned: dict[str, Any]
-    ) -> Callable[[float], AbstractLikelihood]:
-        settings = checked_likelihood(self.likelihood)
+    def _likelihood_of(self, learned: Learned) -> Callable[[float], AbstractLikelihood]:
+        settings = checked_noise(self.likelihood)
         targets = learned["n_targets_"] or 1
         return lambda rows: settings.build(targets, rows=float(rows))
 
     # -- predictions ---------------------------------------------------------------
-
-    def _summary(self, summary: Callable, rows: np.ndarray, *values: Any) -> Any:
-        """A summary of the predictive distribution of rows in standard units."""
-        arrays = [value for value in values if isinstance(value, np.ndarray)]
-        args = tuple(value for value in values if not isinstance(value, np.ndarray))
-        return summarise(summary, self._fitted.predictor, rows, *arrays, args=args)
-
-    @property
-    def _y_units(self) -> Standardiser:
-        units = self._fitted.units.y
-        assert units is not None
-        return units
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         """One column as a flat array, where `y` was one."""
@@ -306,11 +293,11 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         std : ndarray of the same shape
             Only with `return_std`.
         """
-        mean, noise, model = self._summary(NormalMixture.moments, self._in_units(X))
-        mean = self._shaped(self._y_units.undo(np.asarray(mean, float)))
+        mean, *variances = regression.moments(self._fitted, self._in_units(X))
         if not return_std:
-            return mean
-        return mean, self._shaped(np.sqrt(noise + model) * self._y_units.scale)
+            return self._shaped(mean)
+        sd = np.sqrt(sum(variances)) * regression.target_units(self._fitted).scale
+        return self._shaped(mean), self._shaped(sd)
 
     @by_pieces
     def predict_interval(
@@ -334,46 +321,12 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         -------
         low, high : ndarray of shape (n_rows,) or (n_rows, n_targets)
         """
-        level, depths = checked_level(level), self._depths(method)
-        depth = intervals.depth_at(level, depths)
-        low, high = self._interval_ends(self._in_units(X), depth)
+        level, rows = checked_level(level), self._in_units(X)
+        low, high = regression.interval_ends(self._fitted, rows, level, method)
         return self._shaped(low), self._shaped(high)
 
-    def _depths(self, method: str) -> np.ndarray:
-        """Depth of the interval of each level in the predictive distribution."""
-        if method not in INTERVALS:
-            raise ValueError(f"`method` must be one of {INTERVALS}, got {method!r}.")
-        model = self._fitted
-        if method == "posterior":
-            return intervals.LEVELS
-        depths = model.depths
-        assert depths is not None
-        return depths
-
-    def _interval_ends(
-        self, rows: np.ndarray, depth: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Ends of the central interval of each target, of this probability."""
-        tail = 0.5 - depth / 2
-        levels = jnp.asarray([tail, 1 - tail], float)
-        ends = np.asarray(self._summary(NormalMixture.quantiles, rows, levels), float)
-        low, high = (self._y_units.undo(ends[..., i]) for i in range(2))
-        return low, high
-
     def _curves(self, rows: np.ndarray, levels: list[float]) -> Curves:
-        mean, *_ = self._summary(NormalMixture.moments, rows)
-        mean = self._y_units.undo(np.asarray(mean, float))
-        depths = [
-            intervals.depth_at(level, self._depths("calibrated")) for level in levels
-        ]
-        ends = [self._interval_ends(rows, depth) for depth in depths]
-        return {
-            f"target {column}": (
-                mean[:, column],
-                [(low[:, column], high[:, column]) for low, high in ends],
-            )
-            for column in range(mean.shape[1])
-        }
+        return regression.bands(self._fitted, rows, levels)
 
     @by_pieces
     def predict_variance(self, X: Unchecked) -> tuple[np.ndarray, np.ndarray]:
@@ -383,8 +336,9 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         -------
         noise, model : ndarray of shape (n_rows,) or (n_rows, n_targets)
         """
-        _, *parts = self._summary(NormalMixture.moments, self._in_units(X))
-        noise, model = (self._shaped(part * self._y_units.scale**2) for part in parts)
+        _, *parts = regression.moments(self._fitted, self._in_units(X))
+        square = regression.target_units(self._fitted).scale ** 2
+        noise, model = (self._shaped(part * square) for part in parts)
         return noise, model
 
     def log_density(self, X: Unchecked, y: Unchecked) -> np.ndarray:
@@ -394,11 +348,9 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         -------
         ndarray of shape (n_rows,)
         """
-        check_is_fitted(self)
+        model = self._fitted
         checked = self._check_rows(X, y, None, reset=False)
-        rows, y = self._fitted.units.x(checked.x), self._y_units(checked.y)
-        density = self._summary(NormalMixture.log_density, rows, y)
-        return np.asarray(density, float) - np.log(self._y_units.scale).sum()
+        return regression.log_densities(model, model.units.x(checked.x), checked.y)
 
     def pit(self, X: Unchecked, y: Unchecked, method: str = "calibrated") -> np.ndarray:
         """Probability integral transform: the cdf at each `y`, from 0 to 1 (P2).
@@ -412,11 +364,10 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
             The predictive distribution: that of the calibrated intervals, or the
             posterior's own.
         """
-        depths = self._depths(method)
+        model = self._fitted
         checked = self._check_rows(X, y, None, reset=False)
-        rows, y = self._fitted.units.x(checked.x), self._y_units(checked.y)
-        position = self._summary(NormalMixture.cdf, rows, y)
-        return self._shaped(intervals.calibrated(np.asarray(position, float), depths))
+        rows = model.units.x(checked.x)
+        return self._shaped(regression.positions(model, rows, checked.y, method))
 
     def sample_y(
         self, X: Unchecked, n_samples: int = 1, random_state: Any = 0
@@ -430,21 +381,13 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         rows = self._in_units(X)
         n_samples = checked_count("n_samples", n_samples, least=1)
         key = jr.key(int(check_random_state(random_state).randint(2**31 - 1)))
-        drawn = sample_targets(self._fitted.posterior, rows, n_samples, key=key)
-        scale, mean = self._y_units.scale[:, None], self._y_units.mean[:, None]
-        return self._shaped(np.asarray(drawn, float) * scale + mean)
+        drawn = regression.samples(self._fitted, rows, n_samples, key=key)
+        return self._shaped(drawn)
 
     def _predictive_draws(self, X: Unchecked) -> dict[str, np.ndarray]:
         model = self._fitted
         drawn = self.sample_y(X, model.draws, random_state=model.seed)
         return {"y": np.moveaxis(drawn, -1, 0)[None]}
-
-
-def checked_likelihood(likelihood: Any) -> Any:
-    """The settings object of a likelihood, from its name or the object itself."""
-    if hasattr(likelihood, "build"):  # an object of the user's own
-        return likelihood
-    return checked_choice("likelihood", likelihood, NOISES, AbstractNoise)
 
 
 def _validated(

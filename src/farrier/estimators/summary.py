@@ -5,7 +5,7 @@ from html import escape
 
 import numpy as np
 
-from ..fit import FittedModel
+from ..fitted import FittedModel
 from ..train.history import History, Status
 from .base import NetworkEstimator
 
@@ -21,7 +21,7 @@ ENDINGS = {
 
 @dataclass(frozen=True)
 class Summary:
-    """What `summary` says, line by line: a label and a text.
+    """The summary of a fitted model, line by line: a label and a text.
 
     `print` shows it as a table of text, a notebook as one of HTML.
     """

@@ -1,4 +1,4 @@
-"""What a user looks at after a fit: figures, inputs that matter, a summary."""
+"""Summary, figures, feature scores and posterior draws of a fitted estimator."""
 
 import abc
 from collections.abc import Iterable, Sequence
@@ -25,12 +25,12 @@ Curves = dict[str, tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]]]]
 
 
 class ViewedEstimator(NetworkEstimator):
-    """An estimator that shows what it learned."""
+    """An estimator with a summary, figures, feature scores and posterior draws."""
 
-    # -- in words -----------------------------------------------------------------
+    # -- summary ------------------------------------------------------------------
 
     def summary(self) -> Summary:
-        """What was fitted, how wide it is, how the training ended: a table of text."""
+        """Settings, active nodes, ELBO and course of the training, as a text table."""
         check_is_fitted(self)
         return summarise(self)
 
@@ -50,7 +50,7 @@ class ViewedEstimator(NetworkEstimator):
         text = f"Active nodes: {widths_text(self.model_)}"
         if (columns := self.model_.nodes.of_columns) is not None:
             text += f". Active columns: {columns.widths[0]} of {self.n_features_in_}"
-        return f"<p>{text}. <code>summary()</code> says more.</p>"
+        return f"<p>{text}. See <code>summary()</code>.</p>"
 
     # -- figures ------------------------------------------------------------------
 
@@ -60,21 +60,21 @@ class ViewedEstimator(NetworkEstimator):
         return NodesDisplay.from_estimator(self, ax=ax).ax_
 
     def plot_history(self, *, terms: Iterable[str] = (), ax: Any = None) -> Any:
-        """The bound over the steps; see `HistoryDisplay`.
+        """The ELBO over the steps; see `HistoryDisplay`.
 
         Parameters
         ----------
         terms
-            Terms to draw beside the bound: `model.history_.terms` for all of them.
+            Terms to draw beside the ELBO: `model.history_.terms` for all of them.
         """
         check_is_fitted(self)
         return HistoryDisplay.from_estimator(self, terms=terms, ax=ax).ax_
 
     def plot_calibration(self, X: Unchecked, y: Unchecked, *, ax: Any = None) -> Any:
-        """Whether predicted probabilities hold on given rows; see `CalibrationDisplay`.
+        """Calibration of the predicted probabilities; see `CalibrationDisplay`.
 
-        A regression has two panels: the place of each target in its predictive law,
-        and the coverage of intervals.
+        A regression has two panels: the position of each target in its predictive
+        distribution, and the coverage of intervals.
         """
         check_is_fitted(self)
         return CalibrationDisplay.from_estimator(self, X, y, ax=ax).ax_
@@ -95,7 +95,7 @@ class ViewedEstimator(NetworkEstimator):
     def predict_band(
         self, X: Unchecked, feature: int | str, levels: Sequence[float] = LEVELS
     ) -> tuple[np.ndarray, Curves, str]:
-        """The prediction over the range of one input, the others at their medians.
+        """Predictions over the range of one input, with the others at their medians.
 
         Returns
         -------
@@ -140,12 +140,12 @@ class ViewedEstimator(NetworkEstimator):
             return [f"x{index}" for index in range(self.n_features_in_)]
         return [str(name) for name in known]
 
-    # -- inputs that matter -------------------------------------------------------
+    # -- feature scores -----------------------------------------------------------
 
     def feature_shares(
         self, X: Unchecked, groups: Sequence[Sequence[int]] | None = None
     ) -> np.ndarray:
-        """What shuffling an input does to each posterior draw (I1): draws x inputs.
+        """Effect of shuffling an input on each posterior draw (I1): draws x inputs.
 
         Half the mean square change of the output, as a share of the variance of the
         target: near 0 for an input that does nothing.
@@ -169,7 +169,7 @@ class ViewedEstimator(NetworkEstimator):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """`feature_scores_`, under the name that scikit-learn's tools look for."""
+        """`feature_scores_`, by the name that scikit-learn's tools use."""
         return self.feature_scores_
 
     def feature_interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,6 @@
-"""Warnings about a fit that its user should know."""
+"""Warnings of a fit: what went wrong, or may have, and what to try."""
 
-from ..fit import FittedModel
+from ..fitted import FittedModel
 from ..infer.sample.settings import AbstractRefinement, Sampling
 from ..train.config import Training
 from ..train.history import History, Status

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..estimators.base import NetworkEstimator
 from ..estimators.classifier import HorseshoeClassifier
-from ..fit import FittedModel, key_for
+from ..fitted import FittedModel, key_for
 from ..infer.compact import can_fold
 from ..model.likelihoods.normal import MAX_LOG
 from ..model.posterior import SampledPosterior, as_sampled
