@@ -1,5 +1,7 @@
 """Small networks and posteriors for tests, given by their weights or their spread."""
 
+import itertools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -105,7 +107,7 @@ def random_draws(
     """A `SampledPosterior` of random weights; `sizes` begins with the inputs."""
     likelihood = likelihood or GaussianNoise().build(sizes[-1], rows=30.0)
     generator = generator_of(key)
-    pairs = [*zip(sizes[:-1], sizes[1:], strict=True)]
+    pairs = [*itertools.pairwise(sizes)]
     scales = {
         f"layer_{number}": {
             "tau": generator.uniform(size=(draws, nodes)),

@@ -52,7 +52,8 @@ def quadrature(integrand, *distributions):
 
 def test_noise_kl_is_that_of_a_gamma():
     """Gamma against Gamma for each target; inverse-gamma terms give others (F7)."""
-    distributions = [stats.gamma(a, scale=1 / b) for a, b in zip(SHAPES, RATES, strict=True)]
+    pairs = [*zip(SHAPES, RATES, strict=True)]
+    distributions = [stats.gamma(a, scale=1 / b) for a, b in pairs]
     prior = stats.gamma(PRIOR_SHAPE, scale=1 / PRIOR_RATE)
     log_ratio = lambda q, x: q.logpdf(x) - prior.logpdf(x)
     kl = gaussian().kl()["noise/gamma"]
@@ -60,9 +61,7 @@ def test_noise_kl_is_that_of_a_gamma():
     # Public code takes the prior, or the entropy, of an inverse gamma instead.
     inverse_prior = stats.invgamma(PRIOR_SHAPE, scale=PRIOR_RATE)
     cross = lambda q, x: -prior.logpdf(x)
-    inverse_entropies = sum(
-        stats.invgamma(a, scale=b).entropy() for a, b in zip(SHAPES, RATES, strict=True)
-    )
+    inverse_entropies = sum(stats.invgamma(a, scale=b).entropy() for a, b in pairs)
     variants = [
         quadrature(lambda q, x: q.logpdf(x) - inverse_prior.logpdf(x), *distributions),
         quadrature(cross, *distributions) - inverse_entropies,

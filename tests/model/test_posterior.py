@@ -63,9 +63,7 @@ def uncertain(likelihood=None, *, draws=DRAWS, key):
 
 
 def assert_same(one, other, **tolerances):
-    for ours, theirs in zip(
-        jax.tree.leaves(one), jax.tree.leaves(other), strict=True
-    ):
+    for ours, theirs in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
         np.testing.assert_allclose(ours, theirs, **tolerances)
 
 
@@ -304,7 +302,8 @@ def integrated(*, key):
     """Random draws whose output layer has variances of its own."""
     posterior, generator = random_draws((3, 5, 2), key=key), generator_of(key)
     variance = tuple(
-        jnp.asarray(generator.uniform(0.1, 1, size=size)) for size in ((6, 5, 2), (6, 2))
+        jnp.asarray(generator.uniform(0.1, 1, size=size))
+        for size in ((6, 5, 2), (6, 2))
     )
     return dataclasses.replace(posterior, output_variance=variance)
 
