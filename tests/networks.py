@@ -13,7 +13,7 @@ from farrier.model.likelihoods import GaussianNoise
 from farrier.model.network import Network
 from farrier.model.posterior import SampledPosterior
 
-NO_SPREAD = 1e-12  # a standard deviation that rounds away
+NO_SPREAD = 1e-22  # a standard deviation that rounds away
 
 
 def generator_of(key):

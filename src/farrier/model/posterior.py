@@ -115,7 +115,7 @@ class VariationalPosterior(AbstractPosterior):
 
     @classmethod
     def create(cls, network: Network, draws: int, *, key: PRNGKeyArray) -> Self:
-        """This many draws of a network."""
+        """A posterior of `draws` draws of a network."""
         noise = network.likelihood.noise_draws(draws, key=key)
         create: Any = cls  # a type checker asks for `likelihood`, which is a property
         return create(network=network, key_data=jr.key_data(key), noise=noise)
@@ -242,14 +242,14 @@ class SampledPosterior(AbstractPosterior):
         return f, last**2 @ kernel + bias[None], f
 
     def resampled(self, draws: int, *, key: PRNGKeyArray) -> "SampledPosterior":
-        """This many of the draws, evenly spaced; the key is not used."""
+        """Evenly spaced draws of this posterior; the key is not used."""
         del key
         if draws == self.draws:
             return self
         return self.take_draws([s * self.draws // draws for s in range(draws)])
 
     def thinned(self, draws: int) -> "SampledPosterior":
-        """This many of the draws, evenly spaced, the first and the last among them."""
+        """Evenly spaced draws, the first and the last among them."""
         return self.take_draws(np.linspace(0, self.draws - 1, draws).round().tolist())
 
     def take_draws(self, numbers: Sequence[float]) -> "SampledPosterior":
