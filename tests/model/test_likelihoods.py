@@ -1,4 +1,6 @@
-"""Likelihoods: expected log densities, the noise prior, the best q(gamma)."""
+"""Likelihoods: expected log densities, noise, predictive distributions."""
+
+import dataclasses
 
 import equinox as eqx
 import jax
@@ -6,6 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from networks import generator_of
 from scipy import integrate, optimize, special, stats
 
 from farrier.core.families import Conditional, Gamma
@@ -16,6 +19,7 @@ from farrier.model.likelihoods import (
     GaussianNoise,
     HeteroscedasticLikelihood,
     HeteroscedasticNoise,
+    OutputDraws,
 )
 
 SHAPES, RATES = np.array([3.5, 8.0]), np.array([2.0, 20.0])  # q(gamma), two targets
@@ -28,38 +32,39 @@ def gaussian(shapes=SHAPES, rates=RATES):
 
 
 def outputs(rows, targets, *, key):
-    """Some law of the network's outputs, and some targets."""
-    generator = np.random.default_rng(np.asarray(jr.key_data(key)))
+    """A distribution of the network's outputs, and targets."""
+    generator = generator_of(key)
     shape = (targets, rows)
     loc, noise, y = (jnp.asarray(generator.standard_normal(shape)) for _ in range(3))
-    spread, factor = (jnp.asarray(generator.uniform(0.1, 2.0, shape)) for _ in range(2))
-    return Conditional(factor, loc, spread, noise), y.T
+    variance, factor = (
+        jnp.asarray(generator.uniform(0.1, 2.0, shape)) for _ in range(2)
+    )
+    return Conditional(factor, loc, variance, noise), y.T
 
 
-def quadrature(integrand, *laws):
-    """Expectation of a function of one variable under each of several laws, summed."""
+def quadrature(integrand, *distributions):
+    """Expectation of a function of one variable, summed over distributions."""
     return sum(
-        integrate.quad(lambda x, law=law: law.pdf(x) * integrand(law, x), 0, np.inf)[0]
-        for law in laws
+        integrate.quad(lambda x, q=q: q.pdf(x) * integrand(q, x), 0, np.inf)[0]
+        for q in distributions
     )
 
 
 def test_noise_kl_is_that_of_a_gamma():
     """Gamma against Gamma for each target; inverse-gamma terms give others (F7)."""
-    laws = [stats.gamma(a, scale=1 / b) for a, b in zip(SHAPES, RATES, strict=True)]
+    pairs = [*zip(SHAPES, RATES, strict=True)]
+    distributions = [stats.gamma(a, scale=1 / b) for a, b in pairs]
     prior = stats.gamma(PRIOR_SHAPE, scale=1 / PRIOR_RATE)
     log_ratio = lambda q, x: q.logpdf(x) - prior.logpdf(x)
     kl = gaussian().kl()["noise/gamma"]
-    np.testing.assert_allclose(kl, quadrature(log_ratio, *laws), rtol=1e-7)
+    np.testing.assert_allclose(kl, quadrature(log_ratio, *distributions), rtol=1e-7)
     # Public code takes the prior, or the entropy, of an inverse gamma instead.
     inverse_prior = stats.invgamma(PRIOR_SHAPE, scale=PRIOR_RATE)
     cross = lambda q, x: -prior.logpdf(x)
-    inverse_entropies = sum(
-        stats.invgamma(a, scale=b).entropy() for a, b in zip(SHAPES, RATES, strict=True)
-    )
+    inverse_entropies = sum(stats.invgamma(a, scale=b).entropy() for a, b in pairs)
     variants = [
-        quadrature(lambda q, x: q.logpdf(x) - inverse_prior.logpdf(x), *laws),
-        quadrature(cross, *laws) - inverse_entropies,
+        quadrature(lambda q, x: q.logpdf(x) - inverse_prior.logpdf(x), *distributions),
+        quadrature(cross, *distributions) - inverse_entropies,
     ]
     assert min(abs(float(kl) - np.array(variants))) > 0.5
 
@@ -68,10 +73,8 @@ def test_noise_kl_is_zero_at_the_prior():
     """(F7), where q(gamma) is the prior of every target."""
     likelihood = gaussian(np.full(3, PRIOR_SHAPE), np.full(3, PRIOR_RATE))
     np.testing.assert_allclose(likelihood.kl()["noise/gamma"], 0, atol=1e-12)
-    assert set(likelihood.kl()) == set(likelihood.kl_names())
-    assert CategoricalLikelihood(3).kl() == dict.fromkeys(
-        CategoricalLikelihood.kl_names()
-    )
+    assert set(likelihood.kl()) == {"noise/gamma"}
+    assert CategoricalLikelihood(3).kl() == {}
 
 
 def test_gaussian_expected_log_density_agrees_with_draws(getkey):
@@ -101,10 +104,10 @@ def test_gaussian_expected_log_density_agrees_with_quadrature():
     np.testing.assert_allclose(actual, [expected], rtol=1e-7)
 
 
-def test_gaussian_expected_log_density_of_what_is_known_is_the_density(getkey):
-    """No variance in f, gamma all but known: the normal density itself (L1), (L3)."""
+def test_gaussian_expected_log_density_of_known_outputs_is_the_density(getkey):
+    """No variance in f, gamma nearly known: the normal density itself (L1), (L3)."""
     f, y = outputs(4, 2, key=getkey())
-    f = eqx.tree_at(lambda f: f.spread, f, jnp.zeros((2, 4)))
+    f = dataclasses.replace(f, base_variance=jnp.zeros((2, 4)))
     sd = np.array([0.5, 2.0])
     likelihood = gaussian(np.full(2, 1e9), 1e9 * sd**2)
     expected = stats.norm.logpdf(np.asarray(y), np.asarray(f.mean.T), sd).sum(1)
@@ -154,7 +157,7 @@ def test_heteroscedastic_log_density_agrees_with_quadrature():
     np.testing.assert_allclose(actual, [expected], rtol=1e-7)
 
 
-def test_where_g_is_zero_the_noise_is_that_of_all_rows(getkey):
+def test_noise_without_g_is_homoscedastic(getkey):
     """(L5) is (L3), (L4) is (L1), and (H3) is (H2)."""
     f, y = outputs(4, 2, key=getkey())
     none = lambda leaf: jnp.concatenate([leaf, jnp.zeros_like(leaf)])
@@ -164,17 +167,21 @@ def test_where_g_is_zero_the_noise_is_that_of_all_rows(getkey):
         other.expected_log_density(y, both), one.expected_log_density(y, f), rtol=1e-12
     )
     weight = jnp.asarray([1.0, 2.0, 0.0, 1.0])
-    drawn, precision = f.draw().T, jnp.asarray([0.5, 3.0])
+    drawn, noise = f.draw().T, jnp.asarray([[0.5, 3.0], [0.7, 1.0]])
     pair = jnp.concatenate([drawn, jnp.zeros_like(drawn)], 1)
-    for found, expected in (
-        (other.log_marginal(y, pair, weight), one.log_marginal(y, drawn, weight)),
-        (other.log_density(y, pair, precision), one.log_density(y, drawn, precision)),
-    ):
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        other.log_marginal(y, pair, weight),
+        one.log_marginal(y, drawn, weight),
+        rtol=1e-12,
+    )
+    twice = lambda values: OutputDraws(*(jnp.stack([values, values]) for _ in range(3)))
+    mixtures = one.predictive(twice(drawn), noise), other.predictive(twice(pair), noise)
+    densities = [mix.log_density(y) for mix in mixtures]
+    np.testing.assert_allclose(*densities, rtol=1e-12)
 
 
-def test_a_noise_that_runs_away_stays_finite_and_is_pulled_back():
-    """exp(g) in (L5) goes on as a line, with the slope that it had."""
+def test_extreme_noise_outputs_stay_finite_and_keep_a_gradient():
+    """exp(g) in (L5) is continued as a line of the same slope."""
     likelihood = heteroscedastic(np.array([3.5]), np.array([2.0]))
 
     def density(g):
@@ -190,19 +197,19 @@ def test_a_noise_that_runs_away_stays_finite_and_is_pulled_back():
     np.testing.assert_allclose(far, [[-5.0], [5.0]])
 
 
-def test_noise_of_an_output_is_what_one_target_leaves_unknown():
+def test_residual_variance_is_the_inverse_information_of_one_target():
     """1 / variance of the score, for the mean and for g, by quadrature (S1)."""
     likelihood = heteroscedastic(np.array([4.0]), np.array([2.0]))
     g, noise = 0.7, 1 / 2.0
-    law = stats.norm(0, np.sqrt(noise * np.exp(-g)))
+    target = stats.norm(0, np.sqrt(noise * np.exp(-g)))
     scores = [
-        lambda y: y / law.var(),
-        lambda y: 0.5 - 0.5 * y**2 / law.var(),  # d/dg ln N(y; 0, noise exp(-g))
+        lambda y: y / target.var(),
+        lambda y: 0.5 - 0.5 * y**2 / target.var(),  # d/dg ln N(y; 0, noise exp(-g))
     ]
-    expected = [1 / law.expect(lambda y, s=s: s(y) ** 2) for s in scores]
+    expected = [1 / target.expect(lambda y, s=s: s(y) ** 2) for s in scores]
     rows = jnp.tile(jnp.array([[0.0, g]]), (3, 1))
-    found = likelihood.output_noise(likelihood.noise_variance(), rows)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    variance = likelihood.residual_variance(likelihood.mean_noise(), rows)
+    np.testing.assert_allclose(variance, expected, rtol=1e-6)
 
 
 def test_best_noise_posterior_has_the_shape_known_beforehand(getkey):
@@ -253,14 +260,15 @@ def test_gradient_of_the_noise_rate_is_zero_at_its_optimum(getkey):
     assert (eqx.filter_grad(bound)(built).gamma.log_rate != 0).all()
 
 
-def test_noise_sd_is_the_inverse_root_of_a_gamma(getkey):
-    """A Kolmogorov-Smirnov test of each target (L1)."""
-    likelihood = gaussian()
-    sample = jax.vmap(lambda key: likelihood.sample_sd(key=key))
-    draws = np.asarray(sample(jr.split(getkey(), 20_000)))
+def test_sampled_noise_is_the_inverse_root_of_a_gamma(getkey):
+    """A Kolmogorov-Smirnov test for each target, given the outputs (L1), (H2)."""
+    given = Gamma(jnp.tile(SHAPES, (20_000, 1)), jnp.tile(np.log(RATES), (20_000, 1)))
+    draws = np.asarray(gaussian().sample_noise(given, 20_000, generator_of(getkey())))
     for target in range(2):
-        law = stats.gamma(SHAPES[target], scale=1 / RATES[target])
-        assert stats.kstest(draws[:, target] ** -2, law.cdf).pvalue > 1e-6
+        q = stats.gamma(SHAPES[target], scale=1 / RATES[target])
+        assert stats.kstest(draws[:, target] ** -2, q.cdf).pvalue > 1e-6
+    ranks = draws.argsort(0).argsort(0)
+    assert abs(np.corrcoef(ranks.T)[0, 1]) < 5 / np.sqrt(20_000)
 
 
 def test_categorical_log_density_is_that_of_softmax(getkey):
@@ -299,7 +307,7 @@ def test_outputs_needed():
 
 @pytest.mark.parametrize("name", ["shape", "rate"])
 @pytest.mark.parametrize("bad", [0.0, -2.0, float("inf"), float("nan")])
-def test_a_noise_prior_that_is_none_is_refused(name, bad):
+def test_an_impossible_noise_prior_is_refused(name, bad):
     with pytest.raises(
         ValueError, match=f"`{name}` must be positive and finite, got {bad!r}"
     ):
@@ -310,7 +318,7 @@ def test_a_noise_prior_that_is_none_is_refused(name, bad):
 def test_noise_integrated_out_agrees_with_quadrature(noise, getkey):
     """Two fits to the same rows: their evidence ratio over gamma (H2), (H3)."""
     likelihood = noise(shape=2.0, rate=0.7).build(1, rows=5.0)
-    generator = np.random.default_rng(np.asarray(jr.key_data(getkey())))
+    generator = generator_of(getkey())
     y, weight = generator.standard_normal((5, 1)), np.array([1.0, 2.0, 1.0, 0.0, 3.0])
     fits = generator.standard_normal((2, 5, likelihood.d_out))
 
@@ -331,13 +339,13 @@ def test_noise_integrated_out_agrees_with_quadrature(noise, getkey):
     assert float(one - other) == pytest.approx(expected, rel=1e-6)
 
 
-def test_precision_given_the_fit_is_the_conjugate_law(getkey):
+def test_precision_given_the_outputs_is_conjugate(getkey):
     """Gamma(a + n / 2, b + E / 2), by hand (H2)."""
     likelihood = GaussianNoise(shape=2.0, rate=0.7).build(2, rows=3.0)
     y = jnp.asarray([[1.0, 0.0], [2.0, 1.0], [0.0, 0.0]])
-    law = likelihood.precision_given(y, jnp.zeros((3, 2)), jnp.asarray([1.0, 2.0, 1.0]))
-    np.testing.assert_allclose(law.shape, 2 + 4 / 2)
-    np.testing.assert_allclose(jnp.exp(law.log_rate), [0.7 + 9 / 2, 0.7 + 2 / 2])
+    q = likelihood.noise_given(y, jnp.zeros((3, 2)), jnp.asarray([1.0, 2.0, 1.0]))
+    np.testing.assert_allclose(q.shape, 2 + 4 / 2)
+    np.testing.assert_allclose(jnp.exp(q.log_rate), [0.7 + 9 / 2, 0.7 + 2 / 2])
 
 
 def test_log_marginal_of_classes_is_the_weighted_log_probability(getkey):
@@ -347,3 +355,126 @@ def test_log_marginal_of_classes_is_the_weighted_log_probability(getkey):
     found = Categorical().build(3, rows=4.0).log_marginal(y, f, weight)
     log_p = special.log_softmax(np.asarray(f), axis=1)[np.arange(4), np.asarray(y)]
     assert float(found) == pytest.approx(np.asarray(weight) @ log_p)
+
+
+# --- predictive distributions -----------------------------------------------------
+
+
+def drawn_outputs(d_out, *, draws=6, rows=4, key):
+    """Outputs of all draws, with the output layer's weights integrated or drawn."""
+    generator = generator_of(key)
+    loc, drawn = generator.standard_normal((2, draws, rows, d_out))
+    variance = generator.uniform(0.1, 1.0, (draws, rows, d_out))
+    return OutputDraws(*(jnp.asarray(v) for v in (loc, variance, drawn)))
+
+
+@pytest.mark.parametrize("noise", [GaussianNoise(), HeteroscedasticNoise()])
+def test_predictive_of_normal_noise_agrees_with_a_scipy_mixture(noise, getkey):
+    """N(m_s, v_s + noise_s^2 exp(-g_s)), with g_s of drawn weights (P1), (L1), (L4)."""
+    likelihood = noise.build(2, rows=30.0)
+    outputs = drawn_outputs(likelihood.d_out, key=getkey())
+    sd = generator_of(getkey()).uniform(0.3, 1.0, (6, 2))
+    y = np.asarray(jr.normal(getkey(), (4, 2)))
+    g = np.zeros((6, 4, 2))
+    if likelihood.d_out == 4:
+        g = np.asarray(outputs.drawn)[..., 2:]
+    variance = np.asarray(outputs.variance)[..., :2] + sd[:, None] ** 2 * np.exp(-g)
+    components = stats.norm(np.asarray(outputs.loc)[..., :2], np.sqrt(variance))
+    mix = likelihood.predictive(outputs, jnp.asarray(sd))
+    cdf = mix.cdf(jnp.asarray(y))
+    np.testing.assert_allclose(cdf, components.cdf(y).mean(0), rtol=1e-9)
+    joint = components.logpdf(y).sum(2)
+    expected = special.logsumexp(joint, axis=0) - np.log(6)
+    np.testing.assert_allclose(mix.log_density(jnp.asarray(y)), expected, rtol=1e-9)
+
+
+def test_predictive_of_classes_is_the_softmax_of_drawn_outputs(getkey):
+    """(P1), (L2), by scipy."""
+    outputs = drawn_outputs(3, key=getkey())
+    distribution = CategoricalLikelihood(3).predictive(outputs, jnp.zeros((6, 0)))
+    p = special.softmax(np.asarray(outputs.drawn), axis=2)
+    np.testing.assert_allclose(distribution.each, p, rtol=1e-9)
+
+
+@pytest.mark.parametrize("noise", [GaussianNoise(), HeteroscedasticNoise()])
+def test_sampled_targets_are_outputs_plus_normal_noise(noise, getkey):
+    """Kolmogorov-Smirnov tests of the standardised residuals (L1), (L4)."""
+    likelihood = noise.build(2, rows=30.0)
+    f = jnp.tile(jr.normal(getkey(), (1, 5, likelihood.d_out)), (2_000, 1, 1))
+    sd = jr.uniform(getkey(), (2_000, 2), minval=0.3)
+    key = getkey()
+    y = likelihood.sample_targets(f, sd, jnp.arange(5), key=key)
+    g = f[..., 2:] if likelihood.d_out == 4 else jnp.zeros((1, 1, 2))
+    z = np.asarray((y - f[..., :2]) / (sd[:, None] * jnp.exp(-g / 2)))
+    for row in range(5):
+        for target in range(2):
+            assert stats.kstest(z[:, row, target], stats.norm.cdf).pvalue > 1e-6
+    # Noise belongs to the number of a row.
+    some = likelihood.sample_targets(f[:, 3:], sd, jnp.array([3, 4]), key=key)
+    np.testing.assert_allclose(some, y[:, 3:], rtol=1e-12)
+
+
+# --- what node scores need --------------------------------------------------------
+
+
+def test_residual_variance_of_constant_noise_and_of_classes(getkey):
+    """The noise; and the variance of centred Gumbel variables, by drawing (S1)."""
+    likelihood, f = gaussian(), jnp.zeros((3, 2))
+    noise = likelihood.mean_noise()
+    np.testing.assert_allclose(noise, RATES / SHAPES)
+    np.testing.assert_array_equal(likelihood.residual_variance(noise, f), noise)
+    ours = CategoricalLikelihood(3).residual_variance(jnp.zeros(0), jnp.zeros((2, 3)))
+    utilities = generator_of(getkey()).gumbel(size=(200_000, 3))
+    drawn = (utilities - utilities.mean(1, keepdims=True)).var(0)
+    np.testing.assert_allclose(ours, drawn, rtol=0.02)
+
+
+def test_heteroscedastic_residual_variance_is_a_mean_over_the_rows(getkey):
+    """Mean of exp(-g) over the rows, times the noise (S1)."""
+    f = jr.normal(getkey(), (9, 4))
+    likelihood = heteroscedastic()
+    ours = likelihood.residual_variance(jnp.array([0.5, 2.0]), f)
+    expected = [*(np.exp(-np.asarray(f)[:, 2:]).mean(0) * [0.5, 2.0]), 2, 2]
+    np.testing.assert_allclose(ours, expected, rtol=1e-12)
+
+
+def test_a_softmax_identifies_outputs_up_to_a_common_constant(getkey):
+    """Probabilities of `identified` outputs are the same; a shift is removed (L2)."""
+    f = jr.normal(getkey(), (4, 3))
+    likelihood = CategoricalLikelihood(3)
+    ours = likelihood.identified(f + 7.0)
+    np.testing.assert_allclose(ours, likelihood.identified(f), rtol=1e-9)
+    np.testing.assert_allclose(special.softmax(ours, 1), special.softmax(f, 1))
+    np.testing.assert_allclose(ours.sum(1), 0, atol=1e-12)
+    np.testing.assert_array_equal(gaussian().identified(f), f)
+
+
+def test_only_the_second_half_of_heteroscedastic_outputs_is_noise():
+    """(T6) keeps g, and no other output, at 0 at first."""
+    assert heteroscedastic().noise_outputs.tolist() == [False, False, True, True]
+    assert gaussian().noise_outputs.tolist() == [False, False]
+    assert CategoricalLikelihood(3).noise_outputs.tolist() == [False] * 3
+
+
+# --- training that goes on with other rows ----------------------------------------
+
+
+@pytest.mark.parametrize("noise", [GaussianNoise, HeteroscedasticNoise])
+def test_resumed_noise_keeps_the_mean_and_takes_the_new_number_of_rows(noise):
+    """The shape of q(gamma) is counted by the rows of the new fit (M8)."""
+    learned = noise(shape=2.0, rate=0.3).build(2, rows=10.0)
+    learned = eqx.tree_at(
+        lambda tree: tree.gamma.log_rate, learned, jnp.log(jnp.array([3.0, 40.0]))
+    )
+    fresh = noise(shape=3.0, rate=0.5).build(2, rows=101.0)
+    resumed = learned.resumed(fresh)
+    assert type(resumed) is type(learned)
+    np.testing.assert_allclose(resumed.gamma.shape, 3.0 + 101 / 2)
+    np.testing.assert_allclose(resumed.gamma.mean(), learned.gamma.mean(), rtol=1e-12)
+    assert (resumed.prior_shape, resumed.prior_rate) == (3.0, 0.5)
+    assert abs(np.asarray(resumed.gamma.mean()) - 1).min() > 0.5
+
+
+def test_resumed_classes_are_as_they_were():
+    likelihood = CategoricalLikelihood(3)
+    assert likelihood.resumed(CategoricalLikelihood(3)) is likelihood

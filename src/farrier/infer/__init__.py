@@ -1,1 +1,1 @@
-"""Inference: training, prediction and compaction."""
+"""What a posterior is used for: predictions, node scores, compaction and MCMC."""

@@ -104,7 +104,7 @@ def compact(
     small, keep, cost = _first_unmoved(silence, check, whole, tries)
     columns = None
     if (of_columns := nodes.of_columns) is not None:
-        varies = np.ptp(x, axis=0) > 0  # what is constant folds away exactly
+        varies = np.ptp(x, axis=0) > 0  # a constant column is folded exactly
         fewer = [(kept & varies, *keep[1:]) for (kept,) in _candidates(of_columns)]
         tries = iter([*fewer, keep])
         small, (columns, *rest), cost = _first_unmoved(silence, check, whole, tries)
@@ -141,7 +141,7 @@ class Activations(eqx.Module):
 def activations(
     posterior: AbstractPosterior, x: Float[Array, "rows d_in"]
 ) -> tuple[Activations, ...]:
-    """First two moments of the activations of each hidden layer."""
+    """First two moments of the activations of each hidden layer, for (C1)."""
     draws = posterior.draws
 
     def add(sums: PyTree, number: Int[Array, ""]) -> tuple[PyTree, None]:
@@ -262,7 +262,7 @@ def _first_unmoved(
 
 
 def _candidates(nodes: Nodes) -> Iterator[Masks]:
-    """Nodes to keep: the active ones, then more and more others, at last all."""
+    """Nodes to keep: the active ones, then more and more, and finally all."""
     scores = nodes.scores
     keep = [active.copy() for active in nodes.active]
     for kept, score in zip(keep, scores, strict=True):

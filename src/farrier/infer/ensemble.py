@@ -2,10 +2,11 @@
 
     p(y | x) = 1/R sum_r p_r(y | x)                                                 (W1)
 
-A variational posterior covers one mode; fits from other seeds cover others. Their
-mixture is a set of draws, as many of each fit. Node k is the k-th best node of each
-fit. All fits keep as many nodes as the one that needs most, and the others are folded
-into those (C1); a fit that has fewer is padded with nodes of zero weight.
+A variational posterior covers one mode; fits from other seeds cover other modes. The
+ensemble is a set of draws, with equal shares of all fits. Node k is the k-th best node
+of each fit. Every fit keeps as many nodes as are active in the fit that has most; its
+other nodes are folded into those (C1). A fit with fewer nodes is padded with nodes of
+zero weight.
 """
 
 from collections.abc import Sequence
@@ -55,8 +56,12 @@ def ensemble(
 
     Parameters
     ----------
+    fits
+        The network and the node scores of each fit.
     x
-        Rows over which nodes are folded into others.
+        Rows over which inactive nodes are folded into the others (C1).
+    draws
+        Total number of draws.
     """
     counts = node_counts(fits, least=1)
     parts = []
@@ -89,7 +94,7 @@ def _order(nodes: Nodes, counts: tuple[int, ...]) -> tuple[np.ndarray, ...]:
 
 
 def sampled(network: Network, draws: int, *, key: PRNGKeyArray) -> SampledPosterior:
-    """So many draws of a variational posterior, with their scales."""
+    """Draws of a variational posterior, with their scales."""
     key_weights, key_noise = jr.split(key)
     noise = network.likelihood.noise_draws(draws, key=key_noise)
     kernels, biases, scales = _draws(network, draws, key=key_weights)

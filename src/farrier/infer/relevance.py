@@ -1,12 +1,12 @@
-"""Which inputs matter: what shuffling an input does to each posterior draw.
+"""Which inputs matter: how much shuffling an input changes each posterior draw.
 
     T_g = 1/2 sum_o mean_rows (f_o - f_o shuffled in g)^2
           / sum_o (var_rows f_o + noise_o)                                          (I1)
 
 g is an input or a group of inputs that are shuffled together, o an output, and noise_o
-the residual variance of (S1). Outputs that noise depends on are a kind of their own,
-and the larger of the two shares counts. There is one value for each posterior draw, so
-that the shares have posterior intervals.
+the residual variance of (S1). Outputs that describe the noise have a share of their
+own, and the larger of the two shares counts. There is one value for each posterior
+draw, so that the shares have posterior intervals.
 """
 
 from collections.abc import Sequence

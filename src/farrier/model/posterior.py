@@ -11,6 +11,7 @@ over the output layer's weights where the likelihood integrates these.
 
 import abc
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Self, TypeVar
 
 import equinox as eqx
@@ -25,7 +26,7 @@ from .distributions import AbstractDistribution
 from .likelihoods import AbstractLikelihood, OutputDraws
 from .network import Network, SampledNetwork
 
-DRAWS_AT_ONCE = 8  # draws that are computed side by side
+DRAWS_AT_ONCE = 8  # draws that are computed in parallel
 MAX_STORED = 2**20  # weights of all draws up to which these are kept for predictions
 
 Result = TypeVar("Result", bound=PyTree)
@@ -68,7 +69,7 @@ class AbstractPosterior(eqx.Module):
 
     @abc.abstractmethod
     def resampled(self, draws: int, *, key: PRNGKeyArray) -> "AbstractPosterior":
-        """The same posterior with so many draws, from this key if they are random."""
+        """The same posterior with this many draws, from the key if they are random."""
 
     @abc.abstractmethod
     def mean_noise(self) -> Float[Array, " unknowns"]:
@@ -89,7 +90,7 @@ class AbstractPosterior(eqx.Module):
     def map(
         self, function: Callable[[Int[Array, ""]], Result], *, at_once: int = 1
     ) -> Result:
-        """`function` of the number of each draw, `at_once` side by side."""
+        """`function` of the number of each draw, `at_once` of them in parallel."""
         size = None if at_once == 1 else min(self.draws, at_once)
         return lax.map(function, jnp.arange(self.draws), batch_size=size)
 
@@ -114,7 +115,7 @@ class VariationalPosterior(AbstractPosterior):
 
     @classmethod
     def create(cls, network: Network, draws: int, *, key: PRNGKeyArray) -> Self:
-        """So many draws of a network."""
+        """A posterior of `draws` draws of a network."""
         noise = network.likelihood.noise_draws(draws, key=key)
         create: Any = cls  # a type checker asks for `likelihood`, which is a property
         return create(network=network, key_data=jr.key_data(key), noise=noise)
@@ -241,18 +242,18 @@ class SampledPosterior(AbstractPosterior):
         return f, last**2 @ kernel + bias[None], f
 
     def resampled(self, draws: int, *, key: PRNGKeyArray) -> "SampledPosterior":
-        """So many of the draws, evenly spread; the key is not used."""
+        """Evenly spaced draws of this posterior; the key is not used."""
         del key
         if draws == self.draws:
             return self
         return self.take_draws([s * self.draws // draws for s in range(draws)])
 
     def thinned(self, draws: int) -> "SampledPosterior":
-        """So many of the draws, the first and the last among them."""
+        """Evenly spaced draws, the first and the last among them."""
         return self.take_draws(np.linspace(0, self.draws - 1, draws).round().tolist())
 
     def take_draws(self, numbers: Sequence[float]) -> "SampledPosterior":
-        """The draws of these numbers. By NumPy: there is nothing to compile."""
+        """The draws of these numbers, by NumPy, so that nothing is compiled."""
         chosen = np.asarray(numbers, int)
         taken = jax.tree.map(
             lambda v: jnp.asarray(np.asarray(v)[chosen]) if eqx.is_array(v) else v,
@@ -293,12 +294,16 @@ class SampledPosterior(AbstractPosterior):
             kernels[index + 1] = kernels[index + 1][:, kept]
             of_layer = scales.get(f"layer_{index + 1}", {})
             of_layer |= {n: v[:, kept] for n, v in of_layer.items() if v.ndim > 1}
-        return self._with(kernels, biases, scales)
+        variance = self.output_variance
+        if variance is not None and keep:
+            variance = (variance[0][:, keep[-1]], variance[1])
+        return self._with(kernels, biases, scales, variance)
 
     def padded(self, widths: tuple[int, ...]) -> "SampledPosterior":
-        """With nodes of zero weight after those that it has."""
+        """The same predictions, with nodes of zero weight after the other nodes."""
         kernels, biases = [*self.kernels], [*self.biases]
         scales = {layer: dict(of_layer) for layer, of_layer in self.scales.items()}
+        variance = self.output_variance
         for index, (now, then) in enumerate(zip(self.widths, widths, strict=True)):
             more = (0, then - now)
             kernels[index] = jnp.pad(kernels[index], ((0, 0), (0, 0), more))
@@ -308,7 +313,9 @@ class SampledPosterior(AbstractPosterior):
             of_layer |= {
                 n: jnp.pad(v, ((0, 0), more)) for n, v in of_layer.items() if v.ndim > 1
             }
-        return self._with(kernels, biases, scales)
+            if variance is not None and index == len(self.widths) - 1:
+                variance = (jnp.pad(variance[0], ((0, 0), more, (0, 0))), variance[1])
+        return self._with(kernels, biases, scales, variance)
 
     def silenced(
         self, keep: tuple[np.ndarray, ...], means: tuple[Float[Array, "draws _"], ...]
@@ -318,18 +325,36 @@ class SampledPosterior(AbstractPosterior):
         `keep` and `means` (mean activations) may begin with the inputs.
         """
         kernels, biases = [*self.kernels], [*self.biases]
+        variance = self.output_variance
         first = len(kernels) - len(keep)
         for index, (mean, kept) in enumerate(zip(means, keep, strict=True), first):
             gone = jnp.where(jnp.asarray(kept), 0, mean)
-            added = jnp.einsum("sk,skj->sj", gone, kernels[index])
-            biases[index] = biases[index] + added
             mask = jnp.asarray(kept)[None, :, None]
+            biases[index] = biases[index] + _each(gone, kernels[index])
             kernels[index] = jnp.where(mask, kernels[index], 0)
-        return self._with(kernels, biases, self.scales)
+            if variance is not None and index == len(kernels) - 1:
+                of_kernel, of_bias = variance
+                of_bias = of_bias + _each(gone**2, of_kernel)
+                variance = (jnp.where(mask, of_kernel, 0), of_bias)
+        return self._with(kernels, biases, self.scales, variance)
 
-    def _with(self, kernels: list, biases: list, scales: dict) -> "SampledPosterior":
-        new = (tuple(kernels), tuple(biases), scales)
-        return eqx.tree_at(lambda p: (p.kernels, p.biases, p.scales), self, new)
+    def _with(
+        self, kernels: list, biases: list, scales: dict, variance: tuple | None
+    ) -> "SampledPosterior":
+        return replace(
+            self,
+            kernels=tuple(kernels),
+            biases=tuple(biases),
+            scales=scales,
+            output_variance=variance,
+        )
+
+
+def _each(
+    a: Float[Array, "draws nodes"], kernel: Float[Array, "draws nodes d_out"]
+) -> Float[Array, "draws d_out"]:
+    """The product of each draw's vector and kernel."""
+    return jnp.einsum("sk,skj->sj", a, kernel)
 
 
 def can_store(posterior: AbstractPosterior) -> bool:

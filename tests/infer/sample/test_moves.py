@@ -1,4 +1,4 @@
-"""How chains move: laws that are known, and step sizes that keep the energy."""
+"""How chains move: known distributions, and step sizes that keep the energy."""
 
 import blackjax
 import equinox as eqx
@@ -16,6 +16,7 @@ from farrier.infer.sample.moves import (
     NutsMoves,
     StepSize,
     Trace,
+    mixing,
     relaxed,
     turned,
 )
@@ -47,7 +48,7 @@ def warmed(moves, key):
     "moves", [MclmcMoves(20, 5e-4), NutsMoves(5)], ids=lambda v: type(v).__name__
 )
 def test_draws_have_the_moments_of_a_normal(moves, getkey):
-    """(H4) leaves the law as it is: means within 5 SE, sds within 3 %."""
+    """(H4) keeps the distribution: means within 5 standard errors, sds within 3 %."""
     key = getkey()
     chain, trace = run(moves, warmed(moves, key), normal, ~ADAPTING, 4_000, key=key)
     points = np.asarray(trace.point) / SD
@@ -59,7 +60,7 @@ def test_draws_have_the_moments_of_a_normal(moves, getkey):
     assert not np.asarray(trace.diverged).any()
 
 
-def test_directions_are_forgotten_over_the_length_that_is_said(getkey):
+def test_directions_are_forgotten_over_the_length_l(getkey):
     """(H4) where nothing pulls: E[u(t) . u(0)] = exp(-(d - 1) t / (d L))."""
     flat, d, lag = (lambda v: 0.0 * v.sum()), 4, 100
     moves = MclmcMoves(1, 0.01)
@@ -68,8 +69,8 @@ def test_directions_are_forgotten_over_the_length_that_is_said(getkey):
     size = float(chain.step.size)
     u = np.diff(np.asarray(trace.point), axis=0) / size
     np.testing.assert_allclose(np.linalg.norm(u, axis=1), 1, rtol=1e-6)
-    alike = (u[lag:] * u[:-lag]).sum(1)
-    parts = alike[: len(alike) // 20 * 20].reshape(20, -1).mean(1)
+    cosine = (u[lag:] * u[:-lag]).sum(1)
+    parts = cosine[: len(cosine) // 20 * 20].reshape(20, -1).mean(1)
     expected = np.exp(-(d - 1) * lag * size / (d * d**0.5))
     error = parts.std(ddof=1) / np.sqrt(20)
     assert abs(parts.mean() - expected) < 5 * error
@@ -81,13 +82,13 @@ def test_directions_turn_as_those_of_blackjax(getkey):
     u, noise = jnp.asarray(u / np.linalg.norm(u)), jr.normal(key, (7,))
     with relaxed():
         expected = partially_refresh_momentum(u, key, 0.4, jnp.sqrt(7.0))
-    found = turned(u, noise, jnp.asarray(0.8))
-    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    ours = turned(u, noise, jnp.asarray(0.8))
+    np.testing.assert_allclose(ours, expected, rtol=1e-10)
     np.testing.assert_allclose(turned(u, noise, jnp.zeros(())), u, rtol=1e-10)
 
 
 @pytest.mark.parametrize("energy", [0.01, 5e-4])
-def test_adapted_steps_change_the_energy_as_asked(energy, getkey):
+def test_adapted_steps_change_the_energy_by_the_set_amount(energy, getkey):
     """(H5), measured over steps of BlackJAX's kernel after the warm-up."""
     key = getkey()
     chain = warmed(MclmcMoves(20, energy), key)
@@ -100,12 +101,12 @@ def test_adapted_steps_change_the_energy_as_asked(energy, getkey):
     with relaxed():
         keys = jr.split(getkey(), 20_000)
         _, info = jax.jit(lambda state: lax.scan(one, state, keys))(chain.state)
-    found = np.mean(np.asarray(info.energy_change) ** 2) / d
-    assert energy / 2 < found < 2 * energy
+    ours = np.mean(np.asarray(info.energy_change) ** 2) / d
+    assert energy / 2 < ours < 2 * energy
 
 
 def test_step_sizes_agree_with_loops():
-    """(H5) by NumPy, with a step that led out of the numbers."""
+    """(H5) by NumPy, with a step that was not finite."""
     random = np.random.default_rng(0)
     excess = np.exp(random.normal(size=300))
     fine = np.arange(300) != 100
@@ -119,15 +120,15 @@ def test_step_sizes_agree_with_loops():
     for n in range(300):
         longest = longest if fine[n] else min(longest, 0.8 * used[n])
         past = np.arange(n + 1)
-        told = np.where(fine[past], excess[past], 0) + 1e-8
-        w = np.exp(-0.5 * (np.log(told) / 9) ** 2) * (149 / 151) ** (n - past)
-        size = ((w * told / np.array(used)[past] ** 6).sum() / w.sum()) ** (-1 / 6)
+        counted = np.where(fine[past], excess[past], 0) + 1e-8
+        w = np.exp(-0.5 * (np.log(counted) / 9) ** 2) * (149 / 151) ** (n - past)
+        size = ((w * counted / np.array(used)[past] ** 6).sum() / w.sum()) ** (-1 / 6)
         assert sizes[n] == pytest.approx(min(size, longest), rel=1e-9)
     assert (sizes[-1] < longest < np.inf) or sizes[-1] == pytest.approx(longest)
 
 
-def test_a_step_out_of_the_numbers_is_taken_back_and_counted(getkey):
-    """Beyond 1 there is no density: the chain stays here, and its steps get shorter."""
+def test_a_step_that_is_not_finite_is_taken_back_and_counted(getkey):
+    """Beyond 1 there is no density: the chain stays below, its steps shrink."""
     density = lambda v: jnp.where(v.max() < 1, -0.5 * (v**2).sum(), jnp.nan)
     moves = MclmcMoves(10, 0.01)
     chain = moves.first(jnp.zeros(4), density, key=getkey())
@@ -137,3 +138,16 @@ def test_a_step_out_of_the_numbers_is_taken_back_and_counted(getkey):
     assert np.asarray(trace.point).max() < 1
     assert float(chain.step.longest) < np.inf
     assert (np.asarray(trace.gradients) == 20).all()
+
+
+def test_mixing_of_chains_that_agree_and_of_chains_that_do_not():
+    random = np.random.default_rng(1)
+    outputs = random.normal(size=(4, 500, 20))
+    r_hat, effective = mixing(outputs)
+    assert r_hat == pytest.approx(1, abs=0.01)
+    assert effective == pytest.approx(2000, rel=0.2)
+    r_hat, effective = mixing(outputs + np.arange(4)[:, None, None])
+    assert r_hat > 1.3
+    assert effective < 20
+    drifting = outputs[:1] + np.linspace(0, 5, 500)[None, :, None]
+    assert mixing(drifting)[0] > 1.3  # one chain that does not agree with itself

@@ -31,7 +31,7 @@ from .target import Target, ascended, start_of
 CHECK_INTERVAL = 4 * CHUNK  # iterations between two checks of the effective draws
 FIRST_WINDOW = 50  # iterations after which masses are first set, and last left alone
 FOLD_DRAWS = 100
-WATCHED_ROWS = 100  # rows on which the mixing of predictions is judged
+WATCHED_ROWS = 100  # rows whose predictions measure the mixing
 # Each chain has one core. Loops of a chain that XLA spreads over all cores wait for
 # those of the other chains: a gradient took a third longer with them.
 CHAIN_OPTIONS = COMPILER_OPTIONS | {
@@ -50,11 +50,11 @@ def refine(
     *,
     key: PRNGKeyArray,
 ) -> tuple[SampledPosterior, Sampling] | None:
-    """Draws of the posterior by MCMC, and how the sampling went.
+    """Draws of the posterior by MCMC, and a summary of the sampling.
 
-    Chains start at the fits in turn; these may differ in nothing but their posterior.
+    Chains start at the fits in turn; the fits may differ only in their posteriors.
     `after_chunk` is called with the number of iterations that are done. `Ctrl-C` ends
-    the sampling with the draws so far, or with None before there are any.
+    the sampling with the draws so far, or with None if there are none.
     """
     began = time.monotonic()
     key_fold, key_start, key_chain, key_noise = jr.split(key, 4)
@@ -112,7 +112,7 @@ def starts_of(
     key: PRNGKeyArray,
 ) -> list[Network]:
     """The network at whose draws each chain starts, with the nodes that are sampled."""
-    # Chains share one shape, so fits that have lost nodes in training set a limit.
+    # Chains share one shape, so the narrowest fit sets a limit.
     narrowest = np.min([network.widths for network, _ in fits], axis=0)
     counts = np.minimum(node_counts(fits, method.candidates), narrowest)
     counts = tuple(counts.tolist())
@@ -184,7 +184,7 @@ def _first(target: Target, moves: AbstractMoves, *, key: PRNGKeyArray) -> Chain:
     """A chain before its first iteration, near a draw of the target's network."""
     flat, _ = ravel_pytree(start_of(target.network, key=key))
     flat, value, gradient = ascended(target, flat)
-    # All that the first point needs of a density, without computing the density again.
+    # The moves need value and gradient, which need not be computed again.
     line = lambda v: value + gradient @ (v - flat)
     return moves.first(flat, line, key=key)
 
@@ -265,14 +265,14 @@ def for_each(
 ) -> list[Result]:
     """`work` of each number below `count`, one on each core.
 
-    Where it `compiles`, the first goes alone: the others then use its program.
+    If it `compiles`, the first runs alone, so that the others use its program.
     """
     alone = 1 if compiles and count else 0
     first = [work(number) for number in range(alone)]
     return first + in_threads(work, range(alone, count))
 
 
-# -- what becomes of the draws --------------------------------------------------------
+# -- posterior samples ----------------------------------------------------------------
 
 
 def _joined(traces: list[list[Trace]]) -> Trace:
@@ -293,7 +293,7 @@ def _watched(
 ) -> np.ndarray:
     """Predictions by the draws of one chunk on a few rows: chains x draws x the rest.
 
-    Outputs that only the noise depends on are left out.
+    Outputs that only the noise depends on are not included.
     """
     is_mean = ~targets[0].network.likelihood.noise_outputs
     of_chain = lambda number: np.asarray(
@@ -304,7 +304,7 @@ def _watched(
 
 
 def _is_enough(outputs: list[np.ndarray], method: AbstractRefinement) -> bool:
-    """Whether predictions have the effective draws that were asked for."""
+    """Whether predictions have as many effective draws as `method.effective`."""
     done = len(outputs) * CHUNK
     if done % CHECK_INTERVAL or done >= whole_chunks(method.draws):
         return False

@@ -1,27 +1,27 @@
 """Markov chains: how a point moves, what is adapted, how well chains agree.
 
-NUTS (Hoffman & Gelman 2014) goes along a trajectory until it turns back, and takes a
-point of it so that the draws have exactly the posterior.
+NUTS (Hoffman & Gelman 2014) follows a trajectory until it turns back, and draws a point
+of it, such that the draws have exactly the posterior distribution.
 
-MCLMC (Robnik et al. 2023) never stops: a point z of d numbers goes at unit speed, in
-coordinates of unit variance, pulled by the gradient and turned at random,
+MCLMC (Robnik et al. 2023) has no accept-reject step. A point z of d unknowns moves at
+unit speed in coordinates of unit variance, pulled by the gradient and turned randomly,
 
     dz = u dt,   du = (1 - u u') (grad ln p(z) / (d - 1) dt + sqrt(2 / (d L)) dW),
     |u| = 1,   L = sqrt(d)                                                          (H4)
 
-which leaves the posterior as it is. A step of size eps is that of an integrator between
+which leaves the posterior invariant. A step of size eps is an integrator step between
 two halves of the noise,
 
     u <- v / |v|,   v = u + sqrt((exp(eps / L) - 1) / d) z,   z ~ N(0, 1)           (H6)
 
-Such a step does not quite leave it so, and none is refused: the energy, that would stay
-the same, changes by dE. The size is adapted so that this is little,
+A step of finite size leaves the posterior only nearly invariant: it changes the energy,
+which (H4) conserves, by dE. The size is adapted so that this change is small,
 
     E[dE^2] / d = energy,  since E[dE^2] grows as eps^6:
     eps = (mean of w dE^2 / (d energy eps^6) / mean of w)^(-1/6),
     w = exp(-1/2 (ln(dE^2 / (d energy)) / (6 x 1.5))^2)                             (H5)
 
-over the last 150 steps or so: w is small for steps that tell little of the right size.
+over about the last 150 steps; w is small for steps far from the right size.
 """
 
 import abc
@@ -48,9 +48,9 @@ from ...core.random import normals
 
 FIRST_STEP = 0.01
 ACCEPTANCE = 0.8
-TRUST = 6 * 1.5  # how far ln dE^2 may be from what is asked, and the step still counts
-MEMORY = 149 / 151  # what is left, a step later, of what a step tells of the right size
-SHRINK = 0.8  # no step is longer than this x one that led out of the numbers
+TRUST = 6 * 1.5  # sd, in ln dE^2, of the weight of a step in the adaptation
+MEMORY = 149 / 151  # factor by which the weight of earlier steps fades at each step
+SHRINK = 0.8  # later steps are at most this x a step whose result was not finite
 
 LogDensity: TypeAlias = Callable[[Float[Array, " unknowns"]], Float[Array, ""]]
 
@@ -60,23 +60,23 @@ _masses = mass_matrix_adaptation(is_diagonal_matrix=True)
 
 @contextmanager
 def relaxed() -> Iterator[None]:
-    """BlackJAX mixes types and ranks, as JAX lets it by default."""
+    """JAX's default promotion of types and ranks, which BlackJAX relies on."""
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
 
 
 class Chain(eqx.Module):
-    """A Markov chain between two chunks: all that it needs to go on."""
+    """The state of a Markov chain between two chunks."""
 
     state: PyTree
-    step: PyTree  # of the adaptation of the step size
-    mass: PyTree  # of the adaptation of the masses
+    step: PyTree  # state of the adaptation of the step size
+    mass: PyTree  # state of the adaptation of the masses
     inverse_mass: Float[Array, " unknowns"]
     seen: Int[Array, ""]  # iterations so far
 
 
 class Trace(eqx.Module):
-    """What is kept of the iterations of one chunk of one chain."""
+    """What is recorded of the iterations of one chunk of one chain."""
 
     point: Float[Array, "*iterations unknowns"]
     acceptance: Float[Array, "*iterations"]
@@ -85,7 +85,7 @@ class Trace(eqx.Module):
 
 
 class AbstractMoves(abc.ABC):
-    """How a chain begins, and what one iteration of it is."""
+    """The start and one iteration of a chain."""
 
     def first(
         self, flat: Float[Array, " unknowns"], density: LogDensity, *, key: PRNGKeyArray
@@ -117,17 +117,17 @@ class AbstractMoves(abc.ABC):
         return Chain(state, step, mass, chain.inverse_mass, chain.seen + 1), trace
 
     def with_masses(self, chain: Chain) -> Chain:
-        """The chain at the end of a window: masses from its draws, steps anew."""
+        """The chain at the end of a window: masses from its draws, a new step size."""
         with relaxed():
             mass = _masses[2](chain.mass)
-            step = self._step_anew(chain.step)
+            step = self._restarted(chain.step)
         return Chain(chain.state, step, mass, mass.inverse_mass_matrix, chain.seen)
 
     @abc.abstractmethod
     def _first(
         self, flat: Float[Array, " unknowns"], density: LogDensity, key: PRNGKeyArray
     ) -> tuple[PyTree, PyTree]:
-        """State, and state of the adaptation of the step size."""
+        """Initial state of the chain and of the adaptation of the step size."""
 
     @abc.abstractmethod
     def _moved(
@@ -137,11 +137,11 @@ class AbstractMoves(abc.ABC):
         adapting: Bool[Array, ""],
         key: PRNGKeyArray,
     ) -> tuple[PyTree, PyTree, Trace]:
-        """State, its adapted step, and what there is to say of the iteration."""
+        """New state, state of the adaptation of the step size, and the record."""
 
     @abc.abstractmethod
-    def _step_anew(self, step: PyTree) -> PyTree:
-        """The adaptation that begins at the step size of another."""
+    def _restarted(self, step: PyTree) -> PyTree:
+        """An adaptation that starts at the step size of another."""
 
 
 @dataclass(frozen=True)
@@ -172,29 +172,29 @@ class NutsMoves(AbstractMoves):
             chain.inverse_mass,
             max_num_doublings=self.depth,
         )
-        found = (info.acceptance_rate, info.num_integration_steps, info.is_divergent)
+        record = (info.acceptance_rate, info.num_integration_steps, info.is_divergent)
         step = _steps[1](chain.step, info.acceptance_rate)
-        return state, step, Trace(state.position, *found)
+        return state, step, Trace(state.position, *record)
 
-    def _step_anew(self, step: PyTree) -> PyTree:
+    def _restarted(self, step: PyTree) -> PyTree:
         return _steps[0](_steps[2](step))
 
 
 class StepSize(eqx.Module):
-    """What the last steps tell of the right size (H5)."""
+    """Adaptation of the step size from the last steps (H5)."""
 
     size: Float[Array, ""]
     ratio: Float[Array, ""]  # sum of w dE^2 / (d energy size^6), the past fading
     weight: Float[Array, ""]  # sum of w
-    longest: Float[Array, ""]  # that did not lead out of the numbers
+    longest: Float[Array, ""]  # limit from steps whose result was not finite
 
     @classmethod
     def create(cls, size: Float[Array, ""]) -> "StepSize":
-        """Nothing but where to begin."""
+        """An adaptation without any steps."""
         return cls(size, jnp.zeros(()), jnp.zeros(()), jnp.asarray(jnp.inf))
 
     def after(self, excess: Float[Array, ""], fine: Bool[Array, ""]) -> "StepSize":
-        """After a step whose dE^2 was so many times what is asked (H5)."""
+        """After a step whose dE^2 was `excess` times the target (H5)."""
         excess = jnp.where(fine, excess, 0) + 1e-8
         w = jnp.exp(-0.5 * (jnp.log(excess) / TRUST) ** 2)
         ratio = MEMORY * self.ratio + w * excess / self.size**6
@@ -217,7 +217,7 @@ def turned(
 
 @dataclass(frozen=True)
 class MclmcMoves(AbstractMoves):
-    """So many steps (H4) in each iteration, of a size that keeps the energy (H5)."""
+    """Several steps (H4) in each iteration, of an adapted size (H5)."""
 
     steps: int
     energy: float
@@ -237,8 +237,8 @@ class MclmcMoves(AbstractMoves):
     ) -> tuple[PyTree, PyTree, Trace]:
         unknowns = len(chain.inverse_mass)
         onwards: Any = isokinetic_mclachlan(density, chain.inverse_mass)
-        # All noise of the iteration in one loop. A kernel of BlackJAX draws four times
-        # in each step, which took as long as the gradients of a small network.
+        # All noise of the iteration in one loop. BlackJAX's kernel draws four times in
+        # each step, which took as long as the gradients of a small network.
         noise = normals(jnp.arange(self.steps), jnp.arange(unknowns), key=key)
 
         def one(
@@ -262,15 +262,15 @@ class MclmcMoves(AbstractMoves):
         trace = Trace(state.position, jnp.ones(()), gradients, lost.any())
         return state, step, trace
 
-    def _step_anew(self, step: StepSize) -> StepSize:
+    def _restarted(self, step: StepSize) -> StepSize:
         return StepSize.create(step.size)
 
 
 def mixing(outputs: np.ndarray) -> tuple[float, float]:
     """R-hat and effective number of draws of a prediction: medians over predictions.
 
-    `outputs` are chains x draws x predictions. Chains are split in halves, so that one
-    that still drifts does not agree with itself.
+    `outputs` are chains x draws x predictions. Chains are split in halves, so that a
+    chain that still drifts does not agree with itself.
     """
     half = outputs.shape[1] // 2
     split = jnp.asarray(np.concatenate([outputs[:, :half], outputs[:, -half:]]))

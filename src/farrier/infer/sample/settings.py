@@ -1,4 +1,4 @@
-"""Settings of the MCMC refinement, and how it went."""
+"""Settings of the MCMC refinement, and a summary of a run."""
 
 import abc
 import math
@@ -8,12 +8,12 @@ from typing import ClassVar
 
 from .moves import AbstractMoves, MclmcMoves, NutsMoves
 
-CHUNK = 25  # iterations of a chain between two looks at the clock
+CHUNK = 25  # iterations of a chain that run before progress is reported
 
 
 @dataclass(frozen=True, kw_only=True)
 class AbstractRefinement(abc.ABC):
-    """Sampling of the whole posterior, after the variational fit: what all ask."""
+    """Settings that all ways of sampling share."""
 
     name: ClassVar[str]
     candidates: int = 50
@@ -27,46 +27,49 @@ class AbstractRefinement(abc.ABC):
         least = {"warm_up": 150, "draws": 4, "kept": 2}
         counts = [field.name for field in fields(self) if field.type is int]
         for name in counts:
-            found, lowest = getattr(self, name), least.get(name, 1)
-            if not isinstance(found, Integral) or found < lowest:
+            value, lowest = getattr(self, name), least.get(name, 1)
+            if not isinstance(value, Integral) or value < lowest:
                 raise ValueError(
-                    f"`{name}` must be a whole number from {lowest}, got {found!r}."
+                    f"`{name}` must be a whole number from {lowest}, got {value!r}."
                 )
 
     @property
     def iterations(self) -> int:
-        """Of each chain, warm-up included, in whole chunks."""
+        """Iterations of each chain, warm-up included, in whole chunks."""
         return whole_chunks(self.warm_up) + whole_chunks(self.draws)
 
     @property
     @abc.abstractmethod
     def moves(self) -> AbstractMoves:
-        """How its chains move."""
+        """How the chains move."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Nuts(AbstractRefinement):
-    """Sampling of the whole posterior by NUTS, after the variational fit.
+    """MCMC refinement by the No-U-Turn sampler (NUTS), after the variational fit.
 
     Parameters
     ----------
-    candidates
-        Nodes of each hidden layer that are sampled, best first; more where more are on.
-        The posterior of their scales selects among them.
-    chains
-        Markov chains. Each begins at a draw of the variational posterior; of several
-        fits (`n_restarts`), the next chain begins at the next fit, best bound first.
-    warm_up
-        Iterations of each chain in which step and masses are adapted.
-    draws
-        Iterations of each chain after that, at most.
-    effective
-        Effective draws of a prediction that are enough: chains are asked every 100
-        iterations, and end once they have so many.
-    kept
-        Draws that are kept in the model, spread evenly over all chains.
-    depth
-        Most doublings of a trajectory: it has up to 2^depth - 1 gradients.
+    candidates : int, default=50
+        Number of nodes of each hidden layer that are sampled, best scores first; all
+        active nodes if there are more. The posterior of their scales selects among
+        them.
+    chains : int, default=4
+        Number of Markov chains. Each starts at a draw of the variational posterior.
+        With several fits (`n_restarts`), chains start at the fits in turn, best ELBO
+        first.
+    warm_up : int, default=400
+        Iterations of each chain that adapt the step size and the mass matrix.
+    draws : int, default=400
+        Maximum number of iterations of each chain after the warm-up.
+    effective : int, default=200
+        Number of effective draws of a prediction at which sampling stops, checked every
+        100 iterations.
+    kept : int, default=400
+        Number of posterior draws in the model, evenly spaced over all chains.
+    depth : int, default=7
+        Maximum number of doublings of a trajectory, which then has 2^depth - 1
+        gradients.
     """
 
     name: ClassVar[str] = "nuts"
@@ -74,26 +77,28 @@ class Nuts(AbstractRefinement):
 
     @property
     def moves(self) -> AbstractMoves:
-        """Trajectories that turn back by themselves."""
+        """NUTS trajectories."""
         return NutsMoves(self.depth)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mclmc(AbstractRefinement):
-    """Sampling of the whole posterior by MCLMC (H4), after the variational fit.
+    """MCMC refinement by microcanonical Langevin Monte Carlo (MCLMC; H4).
 
-    It goes farther than NUTS for the same work, but not quite to the posterior: no step
-    is refused.
+    MCLMC explores more than NUTS for the same computation, but it is not exact: it has
+    no accept-reject step.
 
     Parameters
     ----------
-    candidates, chains, warm_up, draws, effective, kept
-        As of `Nuts`.
-    steps
-        In each iteration, with two gradients each.
-    energy
-        Variance of the change of the energy in a step, for each unknown (H5): less is
-        nearer to the posterior, and slower.
+    candidates, chains, draws, effective, kept
+        See `Nuts`.
+    warm_up : int, default=250
+        See `Nuts`.
+    steps : int, default=50
+        Number of steps in each iteration, each with two gradients.
+    energy : float, default=0.002
+        Variance of the change of energy in one step, per unknown (H5). Smaller values
+        are slower and closer to the posterior.
     """
 
     name: ClassVar[str] = "mclmc"
@@ -103,13 +108,13 @@ class Mclmc(AbstractRefinement):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        found = self.energy
-        if not isinstance(found, int | float) or not 0 < found < math.inf:
-            raise ValueError(f"`energy` must be a number over 0, got {found!r}.")
+        energy = self.energy
+        if not isinstance(energy, int | float) or not 0 < energy < math.inf:
+            raise ValueError(f"`energy` must be a number over 0, got {energy!r}.")
 
     @property
     def moves(self) -> AbstractMoves:
-        """Steps of unit speed."""
+        """MCLMC steps."""
         return MclmcMoves(self.steps, self.energy)
 
 
@@ -120,16 +125,30 @@ REFINEMENTS: dict[str, AbstractRefinement] = {
 
 
 def whole_chunks(iterations: int) -> int:
-    """So many iterations or a few more: whole chunks."""
+    """The number of iterations, rounded up to whole chunks."""
     return -(-iterations // CHUNK) * CHUNK
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the sampling went.
+    """Summary of the sampling.
 
-    `r_hat` and `effective_draws` are medians over training rows of those of the
-    predictions, with chains split in halves; an `r_hat` near 1 means that chains agree.
+    Attributes
+    ----------
+    chains, draws : int
+        Number of chains, and draws of each chain after the warm-up.
+    r_hat, effective_draws : float
+        Medians of R-hat and of the effective number of draws of the predictions for
+        training rows, with chains split in halves. An `r_hat` near 1 means that the
+        chains agree.
+    acceptance : float
+        Mean acceptance rate; 1 for MCLMC.
+    divergences : int
+        Number of iterations after the warm-up that diverged.
+    gradients : int
+        Number of gradients of the log density, warm-up included.
+    seconds : float
+        Duration of the sampling.
     """
 
     chains: int
@@ -142,11 +161,11 @@ class Sampling:
     seconds: float
 
     def is_whole(self, method: AbstractRefinement) -> bool:
-        """Whether it went on for as long as was asked, or had enough before."""
+        """Whether all draws were made, or the effective draws were reached before."""
         return self.draws >= method.draws or self.effective_draws >= method.effective
 
     def __str__(self) -> str:
-        """In one line."""
+        """The summary in one line."""
         return (
             f"{self.chains} chains of {self.draws} draws, R-hat {self.r_hat:.2f}, "
             f"{self.effective_draws:.0f} effective draws of a prediction, "

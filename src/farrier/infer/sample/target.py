@@ -36,12 +36,12 @@ FEW_NODES = 4  # up to which a product is taken node by node
 
 
 class LayerPoint(eqx.Module):
-    """What is sampled of one layer: weights before their scales, and ln of those."""
+    """The unknowns of one layer: weights before their scales, and ln of the scales."""
 
     kernel: Float[Array, "nodes d_in"]
     bias: Float[Array, " nodes"]
     log_scales: dict[str, Float[Array, "..."]]
-    # Of the inputs (I2), where they have scales: in the first layer alone.
+    # ln of the scales of the inputs (I2), if they have scales: in the first layer only.
     log_inputs: dict[str, Float[Array, "..."]] = eqx.field(default_factory=dict)
 
 
@@ -51,7 +51,7 @@ Point = tuple[LayerPoint, ...]  # one for each layer, the output last
 class Target(eqx.Module):
     """The posterior that is sampled, up to a constant (H1)."""
 
-    network: Network  # its posterior says no more than where a chain begins
+    network: Network  # its variational posterior only sets where a chain starts
     x: Float[Array, "rows d_in"]
     y: Float[Array, "rows targets"] | Int[Array, " rows"]
     weight: Float[Array, " rows"]
@@ -96,7 +96,7 @@ class Target(eqx.Module):
         return jax.tree.map(jnp.exp, log_scales)
 
     def unravel(self) -> Callable[[Float[Array, " unknowns"]], Point]:
-        """What makes a point of a flat vector of its numbers."""
+        """The function that turns a flat vector into a point."""
         layers = self.network.named_layers().values()
         zeros = tuple(
             LayerPoint(
@@ -117,9 +117,9 @@ def product(
 ) -> Float[Array, "nodes rows"]:
     """Kernel @ a; for few nodes one at a time.
 
-    The gradients of these vector products are elementwise, and XLA makes one loop of
-    them and of the activation's: a gradient of a network with one or two outputs takes
-    two thirds of the time.
+    The gradients of these vector products are elementwise, and XLA fuses them with that
+    of the activation: the gradient of a network with one or two outputs takes two
+    thirds of the time.
     """
     if len(kernel) > FEW_NODES:
         return kernel @ a
@@ -139,14 +139,14 @@ def multiplied(
 
 
 def _with_inputs(point: Point, log_inputs: dict[str, Float[Array, "..."]]) -> Point:
-    """The point with log scales of the inputs, which the first layer holds."""
+    """The point with log scales of the inputs in its first layer."""
     return (replace(point[0], log_inputs=log_inputs), *point[1:])
 
 
 def _factor(
     layer: Layer, log_scales: dict[str, Float[Array, "..."]]
 ) -> Float[Array, " nodes"]:
-    """Scale of the weights into each node; one where there is none."""
+    """Factor of the weights into each node; 1 for a layer without scales."""
     total = sum(log_scales.values(), start=jnp.zeros(layer.weights.nodes))
     return layer.parametrisation.sampling_multiplier(total)
 
@@ -167,7 +167,7 @@ def _log_prior_of_scales(
 
 
 def start_of(network: Network, *, key: PRNGKeyArray) -> Point:
-    """One draw of the variational posterior, where a chain may begin."""
+    """One draw of the variational posterior, at which a chain may start."""
     points = []
     for number, layer in enumerate(network.named_layers().values()):
         key_weights, *keys = jr.split(jr.fold_in(key, number), 1 + len(layer.scales))
@@ -194,11 +194,11 @@ def _drawn_scales(
 def ascended(
     target: Target, flat: Float[Array, " unknowns"]
 ) -> tuple[Float[Array, " unknowns"], Float[Array, ""], Float[Array, " unknowns"]]:
-    """The point after a thousand steps of Adam up the log density; that, its gradient.
+    """The point after a thousand steps of Adam; its log density and the gradient.
 
-    A variational posterior is too narrow, and has switched off what the exact one still
-    uses a little. Chains that begin there take long to find that; from here they are
-    among likely networks at once.
+    A variational posterior is too narrow, and it has removed nodes that the exact
+    posterior still uses a little. Chains that start there take long to use these nodes;
+    chains that start here are among likely networks at once.
     """
     unravel, optimiser = target.unravel(), adam()
     density = jax.value_and_grad(lambda v: target.log_density(unravel(v)))
@@ -213,7 +213,7 @@ def ascended(
         rate = ASCENT_RATE * 0.5 * (1 + jnp.cos(jnp.pi * done))
         return (flat - rate * update, state, value, gradient), None
 
-    # One more step, which goes nowhere: its rate is 0.
+    # One more step, whose rate is 0, for the density at the end.
     start = (flat, optimiser.init(flat), jnp.zeros(()), jnp.zeros_like(flat))
     (flat, _, value, slope), _ = lax.scan(step, start, jnp.arange(ASCENT + 1))
     return flat, value, slope

@@ -40,7 +40,7 @@ class AbstractNormalLikelihood(AbstractLikelihood):
     def log_ratio(
         self, f: Float[Array, "*draws rows d_out"]
     ) -> Float[Array, "*draws #rows targets"]:
-        """Logarithm of the noise sd of each row over gamma^(-1/2)."""
+        """Logarithm of the ratio of each row's noise sd to gamma^(-1/2)."""
 
     @property
     def targets(self) -> int:
@@ -99,7 +99,7 @@ class AbstractNormalLikelihood(AbstractLikelihood):
     ) -> Float[Array, "draws unknowns"]:
         """1 / sqrt(gamma) given the outputs of each draw (H2).
 
-        By NumPy: XLA would take longer to compile a gamma variate than all the rest.
+        NumPy draws, because XLA takes long to compile gamma variates.
         """
         del draws
         standard = generator.standard_gamma(np.asarray(given.shape))
@@ -271,9 +271,17 @@ class AbstractNoise(abc.ABC):
 class GaussianNoise(AbstractNoise):
     """Normal noise on the standardised target, its precision ~ Gamma(shape, rate).
 
-    With n rows the noise standard deviation cannot go under
-    sqrt(rate / (shape + n / 2)) of the target's own. The default is weak; the paper's
-    Gamma(6, 6) stops at more than the noise of many tables.
+    With n rows, the noise standard deviation cannot be below
+    sqrt(rate / (shape + n / 2)) standard deviations of the target. The default is a
+    weak prior. The lower limit of Gamma(6, 6), used by Ghosh & Doshi-Velez (2017), is
+    larger than the noise of many tables.
+
+    Parameters
+    ----------
+    shape : float, default=1.0
+        Shape of the Gamma prior of the precision.
+    rate : float, default=0.01
+        Rate of the Gamma prior of the precision.
     """
 
     name: ClassVar[str] = GaussianLikelihood.name
@@ -287,9 +295,16 @@ class GaussianNoise(AbstractNoise):
 class HeteroscedasticNoise(AbstractNoise):
     """Heteroscedastic normal noise, of precision gamma exp(g(x)) (L4).
 
-    g is a second output of the network for each target, with a half-Cauchy scale of
-    its own, and gamma ~ Gamma(shape, rate) on the standardised target. Where the data
-    do not ask for it, g is 0 and the noise that of `GaussianNoise`.
+    g is a second output of the network for each target, with its own half-Cauchy scale,
+    and gamma ~ Gamma(shape, rate) on the standardised target. If the noise does not
+    depend on the inputs, g shrinks to 0, which gives the noise of `GaussianNoise`.
+
+    Parameters
+    ----------
+    shape : float, default=1.0
+        Shape of the Gamma prior of the precision.
+    rate : float, default=0.01
+        Rate of the Gamma prior of the precision.
     """
 
     name: ClassVar[str] = HeteroscedasticLikelihood.name
