@@ -125,9 +125,6 @@ def _check(model: FittedModel, known: dict[str, Any]) -> None:
         _check_units(units.y, "y", means)
         if not are_depths(known["depths"]):
             raise ValueError("its interval depths do not rise from 0 to 1")
-    shares = known.get("column_shares")
-    if shares is not None and np.shape(shares)[1:] != (posterior.d_in,):
-        raise ValueError("the shares of its columns do not fit the columns")
     if not (model.total > 0 and model.draws >= 2 and posterior.draws >= 2):
         raise ValueError("its numbers of rows and draws are not positive")
     step, terms = model.history.step, model.history.terms

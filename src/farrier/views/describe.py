@@ -289,6 +289,8 @@ class Description:
         }
         if (columns := model.nodes.of_columns) is None:
             return values
+        if model.is_computed("column_shares") or model.sample is not None:
+            values["feature_scores"] = np.median(model.column_shares, axis=0)
         return values | {
             "features_on": columns.active[0],
             "feature_probabilities": columns.probabilities[0],
