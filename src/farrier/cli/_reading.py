@@ -65,7 +65,8 @@ class Rows:
             "boolean": "booleans",
             "date": "dates",
         }
-        counts = [f"{kinds.count(k)} {v}" for k, v in plurals.items() if k in kinds]
+        counted = [(kinds.count(kind), kind) for kind in plurals if kind in kinds]
+        counts = [f"{n} {kind if n == 1 else plurals[kind]}" for n, kind in counted]
         held_out = f", {self.test_rows} held out" * bool(self.test_rows)
         lines = [
             f"Task: {self.columns.task}. {self.why}",

@@ -249,9 +249,10 @@ def _estimator(
     input_horseshoe: bool,
 ) -> Any:
     """An estimator with these settings, before the fit."""
-    from ..tables.model import CLASSES
+    from ..estimators import HorseshoeClassifier, HorseshoeRegressor
 
-    estimator = CLASSES[task](**settings)
+    classes = {"regression": HorseshoeRegressor, "classification": HorseshoeClassifier}
+    estimator = classes[task](**settings)
     if max_iter is not None:
         estimator.training = replace(estimator.training, max_iter=max_iter)
     if input_horseshoe:

@@ -33,8 +33,9 @@ def inspect(model: ModelFile, as_json: Json = False) -> None:
         }
     summary = description.summary()
     title = f"{model}: {summary.title}, written by farrier {header['version']}"
+    settings = ", ".join(f"{n}={v!r}" for n, v in description.settings.items())
     lines = [title, *_table_lines(values), *summary.rows, *_more_lines(values)]
-    show(values, lines, as_json=as_json)
+    show(values, [*lines, f"Settings: {settings}"], as_json=as_json)
 
 
 def _table_lines(values: dict[str, Any]) -> list[str]:
@@ -46,15 +47,14 @@ def _table_lines(values: dict[str, Any]) -> list[str]:
 
 
 def _more_lines(values: dict[str, Any]) -> list[str]:
-    """What is not in the summary."""
+    """Node scores, and the scores of held-out rows."""
     lines = []
     for number, scores in enumerate(values["node_scores"], start=1):
         shown = " ".join(f"{score:.3f}" for score in scores[:SCORES])
         lines.append(f"Largest node scores of hidden layer {number}: {shown}")
     if "holdout" in values.get("about", {}):
         lines.append(f"Held out: {scores_line(values['about']['holdout'])}")
-    settings = ", ".join(f"{n}={v!r}" for n, v in values["settings"].items())
-    return [*lines, f"Settings: {settings}"]
+    return lines
 
 
 def _column_line(column: dict[str, Any]) -> str:

@@ -137,6 +137,12 @@ class Description:
         """What is predicted: "regression" or "classification"."""
         return "classification" if self.model.units.y is None else "regression"
 
+    @property
+    def input_names(self) -> list[str]:
+        """Names of the inputs, or x0, x1, ..."""
+        unnamed = [f"x{index}" for index in range(self.model.posterior.d_in)]
+        return [*map(str, self.features)] or unnamed
+
     @cached_property
     def layers(self) -> tuple[Width, ...]:
         """Widths of the hidden layers."""
@@ -213,13 +219,10 @@ class Description:
         nodes, width = self.model.nodes.of_columns, self.columns
         if nodes is None or width is None:
             return str(self.model.posterior.d_in)
-        names = [self.feature_name(i) for i in np.flatnonzero(nodes.active[0])]
+        pairs = zip(self.input_names, nodes.active[0], strict=True)
+        names = [name for name, active in pairs if active]
         shown = names[:NAMED_COLUMNS] + ["..."] * (len(names) > NAMED_COLUMNS)
         return width.text("columns") + ": " * bool(shown) + ", ".join(shown)
-
-    def feature_name(self, index: int) -> str:
-        """Name of a column of the input."""
-        return str(self.features[index]) if len(self.features) else f"x{index}"
 
     def summary(self) -> Summary:
         """All that is known, line by line."""

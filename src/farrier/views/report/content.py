@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ...estimators import TableModel
 from ...fit import FittedModel
-from ...tables.model import TableModel
 from ...tables.table import as_frame
 from ..describe import Description, Width, describe_estimator
 from ..displays import coverage
@@ -104,9 +104,10 @@ def case_of(model: Any, data: Any) -> Case:
             "model for each, or use `plot_calibration` and `plot_band`."
         )
     description = describe_estimator(model)
+    columns = zip(description.input_names, _columns_of(X), strict=True)
     inputs = [
-        Input(description.feature_name(index), "number", values, [index])
-        for index, values in enumerate(_columns_of(X))
+        Input(name, "number", values, [index])
+        for index, (name, values) in enumerate(columns)
     ]
     return Case(model, X, y.reshape(-1), inputs, "y", {}, description.task)
 
