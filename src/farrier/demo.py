@@ -125,11 +125,15 @@ def run(folder: Path, config: Config, report: Callable[[int, str], None]) -> lis
     folder.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     rows, panels = [], {"cubic": [], "2-2-1": []}
-    plan = [
-        (fit_cubic, p, width) for p in config.priors for width in config.cubic_widths
+    problems = [
+        (fit_cubic, config.cubic_widths),
+        (fit_structure, config.structure_widths),
     ]
-    plan += [
-        (fit_structure, p, w) for p in config.priors for w in config.structure_widths
+    plan = [
+        (fit, prior, width)
+        for fit, widths in problems
+        for prior in config.priors
+        for width in widths
     ]
     for done, (fit, prior, width) in enumerate(plan):
         report(done, f"{prior} prior, {width} nodes")
@@ -240,9 +244,8 @@ def structure_figure(panels: list[dict]) -> Figure:
     for column, width in enumerate(widths):
         axes[0, column].set_title(f"{width} nodes", fontsize=10)
         axes[0, column].set_ylabel("norm of E[weights into node]")
-        axes[1, column].axhline(
-            0.01, color="k", ls=":", lw=1, label="active above 0.01"
-        )
+        style = {"color": "k", "ls": ":", "lw": 1, "label": "active above 0.01"}
+        axes[1, column].axhline(0.01, **style)
         axes[1, column].set_ylabel("share in the output")
         axes[1, column].set_xlabel("node, largest first")
         for row in range(2):
