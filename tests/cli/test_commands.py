@@ -133,9 +133,9 @@ def test_inactive_features_are_inspected(folder, tmp_path):
     probabilities = estimator.feature_probabilities_
     assert found["feature_probabilities"] == pytest.approx(probabilities)
     assert found["feature_scores"] == pytest.approx(estimator.feature_scores_)
-    names = load(model).columns.feature_names
-    shown = [name for name in names if name in found["inputs"].partition(": ")[2]]
-    assert shown == [names[i] for i in np.flatnonzero(estimator.features_on_)]
+    names = np.array(load(model).columns.feature_names)[estimator.features_on_]
+    assert len(names) > 2
+    assert f": {', '.join(names[:10])}" in found["inputs"]
 
 
 def test_input_scales_are_added_to_the_chosen_prior(folder, tmp_path):

@@ -32,7 +32,7 @@ class Ending:
 ENDINGS = {
     Status.CONVERGED: Ending("converged"),
     Status.BUDGET: Ending(
-        "whole budget used", "a larger max_iter may give a higher ELBO"
+        "whole budget used", "if the ELBO still rises, use a larger max_iter"
     ),
     Status.INTERRUPTED: Ending(
         "interrupted",

@@ -111,7 +111,7 @@ def test_sections_and_facts(page, model):
     assert f"root mean square error {rmse:.4g}" in text
     assert "90 % interval" in text
     assert "Training: whole budget used; 200 steps in " in text
-    assert "a larger max_iter may give a higher ELBO" in text
+    assert "if the ELBO still rises, use a larger max_iter" in text
     history = model.estimator.history_
     assert f"at the end: {history.elbo[-1] / 90:.3f} nats per row" in text
     active = f"{model.estimator.widths_[0]} of 6 active nodes"
@@ -120,7 +120,7 @@ def test_sections_and_facts(page, model):
     for level in (50, 80, 90, 95):
         assert f"{level} % {100 * inside[f'coverage_{level}']:.1f} %" in text
     worst = model.log_density(table(60, seed=1)).argmin()
-    first = text.index("Worst rows Rows whose")
+    first = text.index("Worst rows The rows whose")
     assert f"noise {worst + 1} " in text[first : first + 500]
 
 
