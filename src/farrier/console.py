@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, plain lines elsewhere; and tables."""
+"""Progress of long work, as a bar on a terminal or as plain lines; and tables."""
 
 import sys
 import time
@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
-LINES = 10  # plain lines in all ...
-SILENCE = 60.0  # ... and one more after this many seconds without a line
+LINES = 10  # plain lines, one for each tenth of the work
+SILENCE = 60.0  # seconds after which one more is printed
 
 
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
-    """A function that shows the number of steps done, out of `total`, and a note."""
+    """Show progress: yields a function of the number of steps done and a note."""
     if not (sys.stderr.isatty() and find_spec("rich")):
         yield _lines(title, total)
         return

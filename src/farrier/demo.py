@@ -1,7 +1,8 @@
-"""The demonstration: horseshoe beside Gaussian on the two small problems of the paper.
+"""The demonstration: horseshoe and Gaussian prior on the two problems of the paper.
 
-The cubic shows that the horseshoe's predictions do not care how wide the network
-started; the 2-2-1 labels show that it finds the two nodes that made them.
+These are the small problems of Ghosh & Doshi-Velez (2017). On the cubic, predictions
+under the horseshoe do not depend on the width that the network starts with. On the
+2-2-1 labels, the horseshoe recovers the two nodes that generated them.
 """
 
 import json
@@ -9,8 +10,10 @@ import platform
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -19,31 +22,55 @@ from matplotlib.figure import Figure
 from .datasets import cubic, two_two_one
 from .estimators import HorseshoeClassifier, HorseshoeRegressor, TrainingWarning
 from .presets import PLAIN
+from .train.config import Training
 
-PRIORS = ("horseshoe", "gaussian")
-CUBIC_WIDTHS = (50, 100, 1000)
-STRUCTURE_WIDTHS = (15, 100)
-DATA_SEED, TEST_SEED = 0, 1000
+DATA_SEED, TEST_SEED, MODEL_SEED = 0, 1000, 0
 GRID = np.linspace(-5, 5, 200)
-WEIGHTS_ON = 0.05  # a node's weights are on when their norm is over this x the largest
+WEIGHTS_ON = 0.05  # weights of a node count if their norm is over this x the largest
 COLOURS = {"horseshoe": "#1f6f8b", "gaussian": "#c05a2e"}
 LABELS = {"horseshoe": "Horseshoe", "gaussian": "Gaussian"}
-FITS = len(PRIORS) * (len(CUBIC_WIDTHS) + len(STRUCTURE_WIDTHS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """What the demonstration fits."""
+
+    priors: tuple[str, ...] = ("horseshoe", "gaussian")
+    cubic_widths: tuple[int, ...] = (50, 100, 1000)
+    structure_widths: tuple[int, ...] = (15, 100)
+    training: Training = PLAIN["training"]
+    draws: int = 200
+
+    @property
+    def fits(self) -> int:
+        """Number of fits."""
+        return len(self.priors) * len(self.cubic_widths + self.structure_widths)
+
+    def settings(self, prior: str) -> dict[str, Any]:
+        """Settings of both estimators."""
+        return {
+            "prior": prior,
+            "training": self.training,
+            "n_draws": self.draws,
+            "random_state": MODEL_SEED,
+        }
+
+
+FULL = Config()
 
 
 def weights_on(model: HorseshoeRegressor | HorseshoeClassifier) -> int:
-    """Nodes whose expected weights are not shrunk away: the paper's own measure."""
+    """Nodes whose expected weights are not shrunk to zero, as the paper counts them."""
     norms = model.weight_norms_[0]
     return int((norms > WEIGHTS_ON * norms.max()).sum())
 
 
-def fit_cubic(prior: str, width: int) -> tuple[dict, dict]:
+def fit_cubic(prior: str, width: int, config: Config) -> tuple[dict, dict]:
     """One fit to the cubic: its row of the table and its panel of the figure."""
     x, y = cubic(seed=DATA_SEED)
     x_test, y_test = cubic(200, seed=TEST_SEED)
     began = time.monotonic()
-    chosen = PLAIN | {"prior": prior, "random_state": 0}
-    model = HorseshoeRegressor((width,), **chosen).fit(x, y)
+    model = HorseshoeRegressor((width,), **PLAIN | config.settings(prior)).fit(x, y)
     seconds = time.monotonic() - began
     error = np.asarray(model.predict(x_test)) - y_test
     row = {
@@ -61,12 +88,12 @@ def fit_cubic(prior: str, width: int) -> tuple[dict, dict]:
     return row, panel
 
 
-def fit_structure(prior: str, width: int) -> tuple[dict, dict]:
+def fit_structure(prior: str, width: int, config: Config) -> tuple[dict, dict]:
     """One fit to the 2-2-1 labels: its row of the table and its panel of the figure."""
     x, y = two_two_one(seed=DATA_SEED)
     x_test, y_test = two_two_one(seed=TEST_SEED)
     began = time.monotonic()
-    model = HorseshoeClassifier((width,), prior=prior, random_state=0).fit(x, y)
+    model = HorseshoeClassifier((width,), **config.settings(prior)).fit(x, y)
     seconds = time.monotonic() - began
     row = {
         "data": "2-2-1",
@@ -82,20 +109,39 @@ def fit_structure(prior: str, width: int) -> tuple[dict, dict]:
     return row, row | {"norms": norms, "scores": scores}
 
 
-def run(folder: Path, report: Callable[[int, str], None]) -> list[dict]:
-    """All fits, then the figures and `rows.json` in `folder`; returns the rows."""
+def run(folder: Path, config: Config, report: Callable[[int, str], None]) -> list[dict]:
+    """Fit everything and write figures, `rows.json` and `manifest.json` to a folder.
+
+    Parameters
+    ----------
+    report
+        Called with the number of fits that are done and a note.
+
+    Returns
+    -------
+    list of dict
+        One row for each fit.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     rows, panels = [], {"cubic": [], "2-2-1": []}
-    plan = [(fit_cubic, prior, width) for prior in PRIORS for width in CUBIC_WIDTHS]
-    plan += [(fit_structure, prior, w) for prior in PRIORS for w in STRUCTURE_WIDTHS]
+    problems = [
+        (fit_cubic, config.cubic_widths),
+        (fit_structure, config.structure_widths),
+    ]
+    plan = [
+        (fit, prior, width)
+        for fit, widths in problems
+        for prior in config.priors
+        for width in widths
+    ]
     for done, (fit, prior, width) in enumerate(plan):
-        report(done, f"{prior} prior, {width} units")
+        report(done, f"{prior} prior, {width} nodes")
         with warnings.catch_warnings():
-            # The Gaussian network at 50 units and more predicts a constant: the table
-            # shows it, a warning on top of it says nothing new.
+            # From 50 nodes on, the Gaussian network predicts a constant. The table
+            # shows it, so that a warning would add nothing.
             warnings.simplefilter("ignore", TrainingWarning)
-            row, panel = fit(prior, width)
+            row, panel = fit(prior, width, config)
         rows.append(row)
         panels[row["data"]].append(panel)
     report(len(plan), "done")
@@ -103,7 +149,7 @@ def run(folder: Path, report: Callable[[int, str], None]) -> list[dict]:
     structure_figure(panels["2-2-1"]).savefig(folder / "structure.png", dpi=150)
     manifest = {
         "command": "farrier demo",
-        "seeds": {"data": DATA_SEED, "test": TEST_SEED, "model": 0},
+        "seeds": {"data": DATA_SEED, "test": TEST_SEED, "model": MODEL_SEED},
         "versions": {
             n: version(n) for n in ("farrier", "jax", "numpy", "scikit-learn")
         },
@@ -141,7 +187,7 @@ def band(
 
 
 def cubic_figure(panels: list[dict]) -> Figure:
-    """Bands of the fits to the cubic: one row for each prior, one column a width.
+    """Bands of the fits to the cubic: a row for each prior, a column for each width.
 
     Each panel has `prior`, `width`, `nodes_on`, `x`, `mean`, `std`, `data_x`, `data_y`.
     """
@@ -157,7 +203,8 @@ def cubic_figure(panels: list[dict]) -> Figure:
         ax.plot(panel["data_x"], panel["data_y"], "k.", ms=5, label="data")
         ax.set_ylim(-110, 110)
         ax.set_title(
-            f"{LABELS[panel['prior']]}, {panel['width']} units, {panel['nodes_on']} on",
+            f"{LABELS[panel['prior']]}, {panel['width']} nodes, "
+            f"{panel['nodes_on']} active",
             fontsize=10,
         )
         if row == len(priors) - 1:
@@ -195,9 +242,10 @@ def structure_figure(panels: list[dict]) -> Figure:
             )
             ax.set_yscale("log")
     for column, width in enumerate(widths):
-        axes[0, column].set_title(f"{width} units", fontsize=10)
+        axes[0, column].set_title(f"{width} nodes", fontsize=10)
         axes[0, column].set_ylabel("norm of E[weights into node]")
-        axes[1, column].axhline(0.01, color="k", ls=":", lw=1, label="on above 0.01")
+        style = {"color": "k", "ls": ":", "lw": 1, "label": "active above 0.01"}
+        axes[1, column].axhline(0.01, **style)
         axes[1, column].set_ylabel("share in the output")
         axes[1, column].set_xlabel("node, largest first")
         for row in range(2):

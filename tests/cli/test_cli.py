@@ -2,27 +2,27 @@
 
 import json
 import re
-from functools import partial
 
 import pytest
 from typer.testing import CliRunner
 
 import farrier
-from experiments.settings import arguments
-from farrier import demo
+from farrier import Training, demo
 from farrier.cli.app import app
 
 
 @pytest.fixture
 def small_demo(monkeypatch):
-    monkeypatch.setattr(demo, "PRIORS", ("horseshoe",))
-    monkeypatch.setattr(demo, "CUBIC_WIDTHS", (5,))
-    monkeypatch.setattr(demo, "STRUCTURE_WIDTHS", (5,))
-    monkeypatch.setattr(demo, "FITS", 2)
-    given = arguments({"max_iter": 40, "n_draws": 8})
-    for name in ("HorseshoeRegressor", "HorseshoeClassifier"):
-        short = partial(getattr(demo, name), **given)
-        monkeypatch.setattr(demo, name, short)
+    """Two fits of 40 epochs in place of the whole demonstration."""
+    config = demo.Config(
+        priors=("horseshoe",),
+        cubic_widths=(5,),
+        structure_widths=(5,),
+        training=Training(max_iter=40),
+        draws=8,
+    )
+    monkeypatch.setattr(demo, "FULL", config)
+    return config
 
 
 def test_version_is_that_of_the_package():
@@ -42,6 +42,7 @@ def test_help_names_the_commands():
 def test_demo_writes_figures_rows_and_a_table(small_demo, tmp_path):
     result = CliRunner().invoke(app, ["demo", "-o", str(tmp_path)])
     assert result.exit_code == 0, result.output
+    assert small_demo.fits == 2
     rows = json.loads((tmp_path / "rows.json").read_text())
     assert [(r["data"], r["prior"], r["width"]) for r in rows] == [
         ("cubic", "horseshoe", 5),

@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 import warnings
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,13 +15,21 @@ from hypothesis import strategies as st
 from model_files import table as prices
 from typer.testing import CliRunner
 
-from farrier import HorseshoeRegressor, Nuts, TrainingWarning, console, load
+from farrier import (
+    HorseshoeClassifier,
+    HorseshoeRegressor,
+    Nuts,
+    Training,
+    TrainingWarning,
+    console,
+    load,
+    presets,
+)
 from farrier.cli import _shared
 from farrier.cli.app import app
+from farrier.core.priors import PRIORS
 from farrier.tables import read_table
 
-FILES = Path(__file__).parent / "files"
-MODEL = FILES / "table-2.safetensors"
 QUICK = ("--hidden", "4", "--max-iter", "20")
 
 
@@ -50,6 +58,34 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def plain_model(tmp_path_factory):
+    """A function that fits an estimator to arrays in Python and saves it."""
+
+    def save(estimator, name, *, compact=False):
+        path = tmp_path_factory.mktemp("plain") / f"{name}.safetensors"
+        X = np.random.default_rng(0).normal(size=(30, 2))
+        y = np.arange(30) if name == "regressor" else np.arange(30) % 2
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TrainingWarning)  # far too short
+            fitted = estimator.fit(X, y)
+        (fitted.compact() if compact else fitted).save(path)
+        return path
+
+    return save
+
+
+def quick(estimator_class, **settings):
+    """An estimator with three nodes and a few epochs."""
+    training = Training(max_iter=5)
+    return estimator_class((3,), training=training, n_draws=8, **settings)
+
+
+@pytest.fixture(scope="module")
+def regressor(plain_model):
+    return plain_model(quick(HorseshoeRegressor), "regressor")
+
+
 # --- fit --------------------------------------------------------------------------
 
 
@@ -62,15 +98,19 @@ def fitted(folder):
     return json.loads(result.stdout), model
 
 
-def test_fit_says_what_it_found_and_did(fitted, folder):
+def test_fit_reports_its_result(fitted, folder):
     found, model = fitted
     assert (found["task"], found["target"]) == ("regression", "price")
     assert "different numbers" in found["why"]
     assert (found["rows"], found["holdout"]["rows"]) == (48, 12)
     assert [found["columns"][0][k] for k in ("name", "kind")] == ["size", "number"]
-    assert found["of"] == [4]
-    assert (found["status"], found["passes"]) == ("budget", 20)
+    assert found["built_widths"] == [4]
+    assert (found["status"], found["epochs"]) == ("budget", 20)
     back = load(model)
+    history = back.estimator.history_
+    assert found["elbo_per_row"] == pytest.approx(history.elbo[-1] / 48)
+    assert found["widths"] == [*back.estimator.widths_]
+    assert found["settings"]["training"]["max_iter"] == 20
     assert back.about["holdout"] == found["holdout"]
     assert [c.kind for c in back.columns.columns] == [
         *("number", "category", "date", "boolean")
@@ -78,37 +118,69 @@ def test_fit_says_what_it_found_and_did(fitted, folder):
     assert not [p for p in folder.iterdir() if "checkpoint" in p.name]
 
 
-def test_features_are_switched_off_and_inspected(folder, tmp_path):
+def test_inactive_features_are_inspected(folder, tmp_path):
     options = ("--target", "price", "--missing", "impute", "--input-horseshoe")
     model = tmp_path / "model.safetensors"
     text = run("fit", folder / "prices.csv", *options, *QUICK, "-o", model).stdout
     estimator = load(model).estimator
-    on, of = int(estimator.features_on_.sum()), estimator.n_features_in_
-    line = f"Inputs: {on} of {of} columns on"
-    assert line in text
+    assert estimator.prior == replace(PRIORS["narrow-horseshoe"], columns=True)
+    active, built = int(estimator.features_on_.sum()), estimator.n_features_in_
+    line = f"{active} of {built} columns active"
+    assert f"Inputs: {line}" in text
     assert line in run("inspect", model).stdout
     found = json.loads(run("inspect", model, "--json").stdout)
     assert found["features_on"] == estimator.features_on_.tolist()
+    probabilities = estimator.feature_probabilities_
+    assert found["feature_probabilities"] == pytest.approx(probabilities)
     assert found["feature_scores"] == pytest.approx(estimator.feature_scores_)
+    names = np.array(load(model).columns.feature_names)[estimator.features_on_]
+    assert len(names) > 2
+    assert f": {', '.join(names[:10])}" in found["inputs"]
 
 
-def test_inspect_gives_the_figures_of_a_sampling(tmp_path):
-    """As numbers for machines, and as one line for people."""
-    path = tmp_path / "model.safetensors"
-    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
+def test_input_scales_are_added_to_the_chosen_prior(folder, tmp_path):
+    fit = ("fit", folder / "prices.csv", "--target", "price", "--drop", "size")
+    model = tmp_path / "model.safetensors"
+    options = ("--input-horseshoe", "--prior", "regularised-horseshoe")
+    run(*fit, *options, *QUICK, "-o", model)
+    expected = replace(PRIORS["regularised-horseshoe"], columns=True)
+    assert load(model).estimator.prior == expected
+
+
+@pytest.mark.parametrize("prior", ["gaussian", "scale-mixture"])
+def test_input_scales_need_a_horseshoe(folder, tmp_path, prior):
+    fit = ("fit", folder / "prices.csv", "--target", "price", "--drop", "size")
+    line = refused(*fit, "--input-horseshoe", "--prior", prior, "-o", tmp_path / "m")
+    assert "--input-horseshoe requires a horseshoe prior" in line
+    assert "'narrow-horseshoe'" in line
+    assert f"got '{prior}'" in line
+
+
+def test_settings_of_a_preset_are_replaced_one_by_one(folder, tmp_path):
+    fit = ("fit", folder / "prices.csv", "--target", "price", "--drop", "size")
+    model = tmp_path / "model.safetensors"
+    run(*fit, "--preset", "paper", *QUICK, "-o", model)
+    estimator, paper = load(model).estimator, presets.paper()
+    assert estimator.hidden_layer_sizes == (4,)
+    assert estimator.training == replace(paper["training"], max_iter=20)
+    assert estimator.likelihood == paper["likelihood"]
+    assert estimator.prior == "horseshoe"
+
+
+def test_inspect_reports_the_mcmc_refinement(plain_model):
+    """As numbers in JSON, and as one line of text."""
     trial = Nuts(chains=1, warm_up=150, draws=25, depth=2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TrainingWarning)  # far too short
-        model = HorseshoeRegressor((3,), max_iter=5, refine=trial).fit(X, y)
-    model.save(path)
+    path = plain_model(quick(HorseshoeRegressor, refine=trial), "regressor")
+    sampling = load(path).sampling_
     found = json.loads(run("inspect", path, "--json").stdout)["sampling"]
     assert (found["chains"], found["draws"]) == (1, 25)
-    assert found["r_hat"] == pytest.approx(model.sampling_.r_hat)
-    assert f"Sampled: {model.sampling_}" in run("inspect", path).stdout
+    assert found["r_hat"] == pytest.approx(sampling.r_hat)
+    assert found["text"] == str(sampling)
+    assert f"  {sampling}\n" in run("inspect", path).stdout
 
 
 def test_a_held_out_row_is_none_of_those_trained_on(fitted, folder):
-    """And the figures are those of the rows that are left."""
+    """Its scores are those of the model on the rows that are left."""
     found, model = fitted
     frame = read_table(folder / "prices.csv")
     order = np.random.default_rng(0).permutation(60)
@@ -120,20 +192,23 @@ def test_a_held_out_row_is_none_of_those_trained_on(fitted, folder):
 def test_several_fits_leave_one_model_and_no_checkpoint(folder, tmp_path):
     model = tmp_path / "model.safetensors"
     options = ("--target", "price", "--missing", "impute", "--restarts", "2")
-    options += ("--likelihood", "gaussian,heteroscedastic")
+    options += ("--likelihood", "gaussian")
     run("fit", folder / "prices.csv", *options, *QUICK, "-o", model)
     estimator = load(model).estimator
     assert len(estimator.restarts_) == 2
-    assert estimator.likelihood == ("gaussian", "heteroscedastic")
+    assert estimator.likelihood == "gaussian"
+    found = json.loads(run("inspect", model, "--json").stdout)
+    elbos = [fit["elbo"] for fit in found["restarts"]]
+    assert elbos == [fit.elbo for fit in estimator.restarts_]
     assert [p.name for p in tmp_path.iterdir()] == [model.name]
 
 
-def test_an_existing_model_is_not_written_over(fitted, folder):
+def test_an_existing_model_is_not_overwritten(fitted, folder):
     _, model = fitted
     before = model.read_bytes()
     fit = ("fit", folder / "prices.csv", "--target", "price", "-o", model)
-    assert "is there already" in refused(*fit)
-    assert "nothing to go on with" in refused(*fit, "--resume")
+    assert "exists already" in refused(*fit)
+    assert "nothing to resume" in refused(*fit, "--resume")
     assert "not both" in refused(*fit, "--resume", "--force")
     assert model.read_bytes() == before
 
@@ -141,20 +216,20 @@ def test_an_existing_model_is_not_written_over(fitted, folder):
 def test_ctrl_c_keeps_what_was_learned_and_resume_goes_on(
     folder, fitted, monkeypatch, tmp_path
 ):
-    """To the same bits as the fit that nobody stopped."""
+    """The resumed fit is bit-identical to one that was never stopped."""
     model = tmp_path / "model.safetensors"
     options = ("--target", "price", "--missing", "impute", "--holdout", "0.2")
     fit = ("fit", folder / "prices.csv", *options, *QUICK, "-o", model)
     with monkeypatch.context() as patch:
         patch.setattr(console, "_lines", lambda *_: stop)
         result = run(*fit, code=130)
-    assert "--resume goes on from here" in result.stderr
+    assert "--resume continues the fit" in result.stderr
     assert load(model).estimator.history_.status == "interrupted"
-    assert "is there already" in refused(*fit)
+    assert "exists already" in refused(*fit)
     model.unlink()
-    assert "of a fit that was stopped" in refused(*fit)
+    assert "belongs to a fit that was stopped" in refused(*fit)
     result = run(*fit, "--resume")
-    assert "Nodes on: " in result.stdout
+    assert "Active nodes: " in result.stdout
     assert "Held out: RMSE" in result.stdout
     frame = read_table(folder / "prices.csv")
     expected = load(fitted[1]).predict(frame)
@@ -163,7 +238,7 @@ def test_ctrl_c_keeps_what_was_learned_and_resume_goes_on(
 
 
 def stop(done, note):
-    """A progress bar at which somebody loses patience."""
+    """A progress bar during which the user presses Ctrl-C."""
     raise KeyboardInterrupt
 
 
@@ -182,17 +257,13 @@ def stop(done, note):
         (("--target", "price", "--drop", "size", "--preset", "x"), "got 'x'"),
         (("--target", "price", "--drop", "size", "--prior", "flat"), "got 'flat'"),
         (("--target", "price", "--drop", "size", "--likelihood", "no"), "got 'no'"),
-        (
-            ("--target", "price", "--drop", "size", "--likelihood", "gaussian,no"),
-            "names 2 noise models, which fits take in turn",
-        ),
         (("--target", "price", "--drop", "size", "--max-iter", "0"), "got 0"),
         (("--target", "price", "-o", "."), "is a folder"),
         (("--target", "price", "-o", "no/where"), "There is no folder 'no'"),
         ((), "Missing option '--target'"),
     ],
 )
-def test_a_fit_that_cannot_be_is_told(folder, options, reason, monkeypatch, tmp_path):
+def test_a_wrong_fit_is_refused(folder, options, reason, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert reason in refused("fit", folder / "prices.csv", *options)
     assert not [*tmp_path.iterdir()]
@@ -201,35 +272,36 @@ def test_a_fit_that_cannot_be_is_told(folder, options, reason, monkeypatch, tmp_
 # --- predict, inspect, compact ----------------------------------------------------
 
 
-def test_predictions_are_those_of_the_model(folder, tmp_path, monkeypatch):
-    """The same from both kinds of files, into both, and in whatever pieces."""
-    model, frames = load(MODEL), []
+def test_predictions_are_those_of_the_model(fitted, folder, tmp_path):
+    """The same from both kinds of files, and into both."""
+    file, frames = fitted[1], []
+    model = load(file)
     expected = model.prediction(prices(), 0.8)
     for source, name in (("prices.csv", "a.csv"), ("prices.parquet", "b.parquet")):
         out = tmp_path / name
-        run("predict", MODEL, folder / source, "-o", out, "--level", "0.8")
+        run("predict", file, folder / source, "-o", out, "--level", "0.8")
         frames.append(read_table(out).astype(float))
     for frame in frames:
         assert [*frame.columns] == ["mean", "std", "low", "high"]
         np.testing.assert_allclose(frame.to_numpy().T, [*expected.values()], rtol=1e-12)
-    assert "is there already" in refused(
-        "predict", MODEL, folder / "prices.csv", "-o", tmp_path / "a.csv"
+    assert "exists already" in refused(
+        "predict", file, folder / "prices.csv", "-o", tmp_path / "a.csv"
     )
     assert "must end in .csv or .parquet" in refused(
-        "predict", MODEL, folder / "prices.csv", "-o", tmp_path / "a.txt"
+        "predict", file, folder / "prices.csv", "-o", tmp_path / "a.txt"
     )
     assert "between 0 and 1" in refused(
-        *("predict", MODEL, folder / "prices.csv"),
+        *("predict", file, folder / "prices.csv"),
         *("-o", tmp_path / "c.csv", "--level", "90"),
     )
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "b.parquet"]
 
 
-def test_predict_tells_of_columns_and_levels_that_it_does_not_know(folder, tmp_path):
+def test_predict_reports_columns_and_levels_that_it_does_not_know(fitted, tmp_path):
     frame = prices().drop(columns="price").replace({"colour": {"red": "pink"}})
     frame.assign(more=1).to_csv(tmp_path / "new.csv", index=False)
     out = tmp_path / "out.csv"
-    result = run("predict", MODEL, tmp_path / "new.csv", "-o", out, "--json")
+    result = run("predict", fitted[1], tmp_path / "new.csv", "-o", out, "--json")
     found = json.loads(result.stdout)
     assert found["rows"] == 60
     assert len(found["notes"]) == 2
@@ -237,66 +309,106 @@ def test_predict_tells_of_columns_and_levels_that_it_does_not_know(folder, tmp_p
     assert "more" in found["notes"][1]
     assert result.stderr.count("Note: ") == 2
     frame.drop(columns="day").to_csv(tmp_path / "less.csv", index=False)
-    line = refused("predict", MODEL, tmp_path / "less.csv", "-o", tmp_path / "x.csv")
+    line = refused(
+        "predict", fitted[1], tmp_path / "less.csv", "-o", tmp_path / "x.csv"
+    )
     assert "has no column 'day'" in line
 
 
-def test_inspect_says_what_the_model_is():
-    text = run("inspect", MODEL).stdout
-    found = json.loads(run("inspect", MODEL, "--json").stdout)
-    estimator = load(MODEL).estimator
-    assert found["widths"] == [*estimator.widths_]
-    assert f"Hidden layer 1: {estimator.widths_[0]} of 8 nodes on" in text
+def test_inspect_describes_the_model(fitted):
+    path = fitted[1]
+    text = run("inspect", path).stdout
+    found = json.loads(run("inspect", path, "--json").stdout)
+    estimator = load(path).estimator
+    assert (found["widths"], found["built_widths"]) == ([*estimator.widths_], [4])
+    low, high = found["width_interval_90"][0]
+    assert [(low, high)] == [*estimator.width_interval(0.9)]
+    width = f"{estimator.widths_[0]} of 4 nodes active (90 % interval {low} to {high})"
     for line in (
-        "Task: regression of 'price'",
+        "Target: 'price'",
         "  size: number, may be missing",
         "  colour: category of 3 levels, may be missing",
-        "Held out: RMSE 0.5",
+        width,
+        f"Held out: RMSE {fitted[0]['holdout']['rmse']:.4g}",
     ):
         assert line in text
-    terms = {n: v[-1] / 60 for n, v in estimator.history_.terms.items()}
+    terms = {n: v[-1] / 48 for n, v in estimator.history_.terms.items()}
     assert found["terms_per_row"] == pytest.approx(terms)
-    assert found["settings"]["n_draws"] == 20
-    assert (found["format"], found["version"]) == (2, "0.1.0")
-    assert "task" not in json.loads(
-        run("inspect", FILES / "classifier-2.safetensors", "--json").stdout
-    )
+    assert found["elbo_per_row"] == pytest.approx(estimator.history_.elbo[-1] / 48)
+    assert found["settings"]["n_draws"] == 200
+    assert found["format"] == 1
+    assert found["compaction"] == str(estimator.compact().compaction_)
 
 
-def test_compact_says_what_it_left_out(tmp_path):
+def test_inspect_prints_the_summary(fitted):
+    """One description serves both."""
+    estimator = load(fitted[1]).estimator
+    lines = dict(estimator.summary().lines)
+    text = run("inspect", fitted[1]).stdout
+    shown = dict(line.split("  ", 1) for line in text.splitlines() if "  " in line[1:])
+    shown = {label.strip(): value.strip() for label, value in shown.items()}
+    for label in ("task", "rows", "ELBO", "training", "hidden layer 1", "compaction"):
+        assert shown[label] == lines[label]
+
+
+def test_inspect_of_a_model_without_a_table(plain_model):
+    path = plain_model(quick(HorseshoeClassifier), "classifier")
+    found = json.loads(run("inspect", path, "--json").stdout)
+    assert found["task"] == "classification"
+    assert "columns" not in found
+    assert found["compaction"] is None
+
+
+def test_compact_reports_what_was_removed(fitted, tmp_path):
     out = tmp_path / "small.safetensors"
-    found = json.loads(run("compact", MODEL, "-o", out, "--json").stdout)
+    found = json.loads(run("compact", fitted[1], "-o", out, "--json").stdout)
     small = load(out)
-    assert found["before"] == [8]
-    assert found["after"] == [*small.estimator.network_.widths]
+    assert found["before"] == [4]
+    assert found["after"] == [*small.estimator.model_.posterior.widths]
     assert found["moved"] == small.estimator.compaction_.moved
-    assert "is there already" in refused("compact", MODEL, "-o", out)
+    assert "exists already" in refused("compact", fitted[1], "-o", out)
+    again = json.loads(run("inspect", out, "--json").stdout)
+    assert again["compacted"]
+    assert again["compaction"] == str(small.estimator.compaction_)
 
 
-def test_an_estimator_without_names_is_told(folder, tmp_path):
-    model = FILES / "regressor-2.safetensors"
-    line = refused("predict", model, folder / "prices.csv", "-o", tmp_path / "x.csv")
+def test_a_model_without_its_compaction_cannot_be_compacted(
+    regressor, plain_model, tmp_path
+):
+    """Files hold no training rows; a compact model from Python is all right."""
+    out = tmp_path / "small.safetensors"
+    assert "saved from Python without its compaction" in refused(
+        "compact", regressor, "-o", out
+    )
+    small = plain_model(quick(HorseshoeRegressor), "regressor", compact=True)
+    run("compact", small, "-o", out)
+    assert load(out).compaction_.moved == load(small).compaction_.moved
+
+
+def test_a_model_of_arrays_takes_no_tables(regressor, folder, tmp_path):
+    out = tmp_path / "x.csv"
+    line = refused("predict", regressor, folder / "prices.csv", "-o", out)
     assert "fitted in Python to an array" in line
 
 
 @pytest.mark.parametrize("name", ["model.txt", "model.npz.bak"])
-def test_export_knows_its_endings(name, tmp_path):
-    line = refused("export", MODEL, "-o", tmp_path / name)
+def test_export_knows_its_endings(fitted, name, tmp_path):
+    line = refused("export", fitted[1], "-o", tmp_path / name)
     assert "must end in .onnx or .npz" in line
 
 
 # --- errors -----------------------------------------------------------------------
 
 
-def test_an_error_of_ours_is_told_apart(monkeypatch):
+def test_a_bug_has_its_own_exit_code(fitted, monkeypatch):
     def broken(*arguments, **settings):
         raise TypeError("a bug\nin two lines")
 
     monkeypatch.setattr("farrier.persist.read", broken)
-    result = run("inspect", MODEL, code=1)
+    result = run("inspect", fitted[1], code=1)
     (line,) = result.stderr.splitlines()
     assert "TypeError: a bug in two lines" in line
-    result = CliRunner().invoke(app, ["--debug", "inspect", str(MODEL)])
+    result = CliRunner().invoke(app, ["--debug", "inspect", str(fitted[1])])
     assert result.exit_code == 1
     assert "Traceback" in result.stderr
 
@@ -370,7 +482,7 @@ def bad_tables(draw):
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(bad=bad_tables())
-def test_a_bad_table_is_refused(bad, tmp_path):
+def test_a_bad_table_is_refused(fitted, bad, tmp_path):
     """No traceback, no output, code 2."""
     content, commands = bad
     path, out = tmp_path / "bad.csv", tmp_path / "out.csv"
@@ -378,7 +490,7 @@ def test_a_bad_table_is_refused(bad, tmp_path):
     if "fit" in commands:
         refused("fit", path, "--target", "price", "-o", out)
     if "predict" in commands:
-        refused("predict", MODEL, path, "-o", out)
+        refused("predict", fitted[1], path, "-o", out)
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
@@ -388,12 +500,12 @@ def test_a_bad_table_is_refused(bad, tmp_path):
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
-def test_a_damaged_model_is_refused(data, tmp_path):
-    """Cut short, one byte changed, bytes taken out or put behind: code 2.
+def test_a_damaged_model_is_refused(fitted, data, tmp_path):
+    """Cut short, one byte changed, bytes removed or added: exit code 2.
 
     Headers that were changed together with their checksum: test_persist.py.
     """
-    path, whole = tmp_path / "model.safetensors", MODEL.read_bytes()
+    path, whole = tmp_path / "model.safetensors", fitted[1].read_bytes()
     place = data.draw(st.integers(0, len(whole) - 1))
     change = data.draw(st.integers(1, 255))
     damaged = {

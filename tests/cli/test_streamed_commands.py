@@ -19,7 +19,7 @@ QUICK = ("--hidden", "3", "--max-iter", "3")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A table of all kinds of columns, in two files."""
+    """A table with a column of each kind, in two files."""
     folder = tmp_path_factory.mktemp("data") / "big"
     folder.mkdir()
     frame = mixed(1_200).drop(columns=["written", "text"])
@@ -53,7 +53,7 @@ def test_fit_learns_from_a_folder(fitted, folder):
     assert not [p for p in folder.parent.iterdir() if "checkpoint" in p.name]
 
 
-def test_figures_are_those_of_the_rows_held_out(fitted, folder):
+def test_scores_are_those_of_the_held_out_rows(fitted, folder):
     found, model = fitted
     test = Lottery(0.25, 0).keeps(np.arange(1_200))
     scores = load(model).scores(read_table(folder)[test])
@@ -73,7 +73,7 @@ def test_predictions_are_those_of_the_table_in_memory(fitted, folder, tmp_path):
 def test_a_report_is_about_a_sample(fitted, folder, tmp_path, monkeypatch):
     given = []
     monkeypatch.setattr(report, "write_report", lambda *args: given.append(args))
-    monkeypatch.setattr(report_command, "MOST_ROWS", 100)
+    monkeypatch.setattr(report_command, "MAX_ROWS", 100)
     run("report", fitted[1], "--data", folder, "-o", tmp_path / "report.html")
     ((_, frame, _),) = given
     assert len(frame) == 100
@@ -82,7 +82,7 @@ def test_a_report_is_about_a_sample(fitted, folder, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_one_file_is_streamed_where_asked_for(folder, tmp_path):
+def test_one_file_is_streamed_on_request(folder, tmp_path):
     model = tmp_path / "model.safetensors"
     options = ("--target", "flag", "--missing", "impute", *QUICK, "--stream", "--json")
     found = json.loads(run("fit", folder / "a.parquet", *options, "-o", model).stdout)
@@ -90,10 +90,13 @@ def test_one_file_is_streamed_where_asked_for(folder, tmp_path):
     assert load(model).estimator.classes_.tolist() == ["False", "True"]
 
 
-def test_what_cannot_be_fitted_is_told_before_it_is_read(folder, tmp_path):
+def test_what_cannot_be_fitted_is_refused_before_it_is_read(folder, tmp_path):
     fit = ("fit", folder, "--target", "y", "-o", tmp_path / "model.safetensors")
     assert "'colour' (172, row 1 (row 1 of 'a.parquet'))" in refused(*fit)
-    assert "refine" in refused(*fit, "--refine", "nuts")
+    line = refused(*fit, "--refine", "nuts")
+    assert "--refine requires all rows in memory" in line
+    line = refused(*fit, "--preset", "refined")
+    assert "--preset refined requires all rows in memory" in line
     assert "no column 'z'" in refused(*fit[:3], "z", *fit[4:])
     assert "no column 'z'" in refused(*fit, "--drop", "z")
     assert "from 0 to less than 1" in refused(*fit, "--holdout", "1")

@@ -36,20 +36,20 @@ def test_nodes_are_sorted_and_counted():
     assert two.get_ydata()[1] > 0  # a score of 0 has a place on a logarithmic axis
     assert line.get_ydata()[0] == 0.01
     assert labels(show.ax_) == [
-        "layer 1: 2 of 3 on",
-        "layer 2: 1 of 2 on",
-        "on above 0.01",
+        "layer 1: 2 of 3 active",
+        "layer 2: 1 of 2 active",
+        "active above 0.01",
     ]
     assert show.figure_ is show.ax_.figure
 
 
 def test_history_shows_the_terms_that_are_asked_for():
     step = np.arange(100)
-    bound, kl = -1 - np.exp(-step / 2.0) * 1e4, 0.5 + 0.0 * step
-    show = HistoryDisplay(step, bound, {"layer_1/tau": kl})
-    assert labels(show.plot().ax_) == ["bound"]
+    elbo, kl = -1 - np.exp(-step / 2.0) * 1e4, 0.5 + 0.0 * step
+    show = HistoryDisplay(step, elbo, {"layer_1/tau": kl})
+    assert labels(show.plot().ax_) == ["ELBO"]
     ax = show.plot(terms=["layer_1/tau"]).ax_
-    assert labels(ax) == ["bound", "layer_1/tau"]
+    assert labels(ax) == ["ELBO", "layer_1/tau"]
     assert ax.get_ylim()[0] > -100  # the steep beginning does not flatten the rest
     with pytest.raises(ValueError, match=r"among \['layer_1/tau'\], got 'nothing'"):
         show.plot(terms=["nothing"])
@@ -74,7 +74,7 @@ def test_calibration_of_a_regression_has_two_panels():
     assert abs(observed - np.linspace(0, 1, 101)).max() < 0.08
     figure, axes = plt.subplots(1, 2)
     assert CalibrationDisplay.from_pit(pit, ax=axes).figure_ is figure
-    with pytest.raises(ValueError, match="has 2 panels, but `ax` holds 1"):
+    with pytest.raises(ValueError, match="has 2 panels, but `ax` has 1"):
         CalibrationDisplay.from_pit(pit, ax=axes[0])
 
 

@@ -1,4 +1,4 @@
-"""Commands that run in several processes: their options, start and supervision."""
+"""Commands that run in several processes: options, start and supervision."""
 
 import inspect
 import os
@@ -16,7 +16,7 @@ Distributed = Annotated[
     typer.Option(
         "--distributed",
         help="Divide the work between the processes of a launcher (SLURM, Open MPI, "
-        "Kubernetes), or those that the next three options describe.",
+        "Kubernetes), or between those that the next three options describe.",
     ),
 ]
 Coordinator = Annotated[
@@ -32,9 +32,9 @@ Rank = Annotated[
 
 
 def joined(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with its parameter `placement` filled in from its options.
+    """The command with its parameter `placement` made from its options.
 
-    `placement` is None in a run of one process without --distributed; it is no option.
+    Without --distributed, `placement` is None.
     """
 
     @wraps(command)

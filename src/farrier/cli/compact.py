@@ -1,4 +1,4 @@
-"""`farrier compact`: the nodes that are on, and no others."""
+"""`farrier compact`: a smaller model without the inactive nodes."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,28 +16,34 @@ def compact(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Leave out the nodes that are off, and say what that changed."""
+    """Write a model without the inactive nodes, and report how little changes."""
     check_output(output, force=force)
     from ..estimators import TableModel, load
 
     whole = load(model)
+    before = whole.estimator if isinstance(whole, TableModel) else whole
+    if not before.model_.is_computed("compaction"):
+        raise ValueError(
+            f"{str(model)!r} was saved from Python without its compaction, which needs "
+            "training rows. Save `estimator.compact()` instead, or fit with `farrier "
+            "fit`."
+        )
     small = whole.compact()
     small.save(output)
-    before, after = (
-        m.estimator if isinstance(m, TableModel) else m for m in (whole, small)
-    )
-    found = {
+    after = small.estimator if isinstance(small, TableModel) else small
+    compaction = after.compaction_
+    result = {
         "model": str(output),
-        "before": before.network_.widths,
-        "after": after.network_.widths,
-        "moved": after.compaction_.moved,
-        "log_density_change": after.compaction_.log_density_change,
+        "before": before.model_.posterior.widths,
+        "after": after.model_.posterior.widths,
+        "moved": compaction.moved,
+        "log_density_change": compaction.log_density_change,
         "bytes_before": model.stat().st_size,
         "bytes": output.stat().st_size,
     }
     lines = [
-        f"{after.compaction_}",
-        f"Written: {output} ({found['bytes'] / 1000:.0f} kB, before "
-        f"{found['bytes_before'] / 1000:.0f} kB)",
+        str(compaction),
+        f"Written: {output} ({result['bytes'] / 1000:.0f} kB, before "
+        f"{result['bytes_before'] / 1000:.0f} kB)",
     ]
-    show(found, lines, as_json=as_json)
+    show(result, lines, as_json=as_json)

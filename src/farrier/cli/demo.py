@@ -1,4 +1,4 @@
-"""`farrier demo`: the two small problems of the paper."""
+"""`farrier demo`: the two small problems of Ghosh & Doshi-Velez (2017)."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,17 +11,21 @@ def demo(
         Path, typer.Option("--output", "-o", help="Folder for figures and rows.")
     ] = Path("demo"),
 ) -> None:
-    """Fit the two small problems of the paper: a table here, figures in a folder."""
+    """Fit the two small problems of Ghosh & Doshi-Velez (2017); write figures."""
     from .. import demo as demonstration
     from ..console import progress, table
 
     if output.exists() and not output.is_dir():
         raise typer.BadParameter(f"{str(output)!r} is a file; a folder is needed.")
-    with progress("demo", demonstration.FITS) as report:
-        rows = demonstration.run(output, report)
+    config = demonstration.FULL
+    with progress("demo", config.fits) as report:
+        rows = demonstration.run(output, config, report)
     table(
-        "Horseshoe beside Gaussian, on test data; log density in nats a point",
-        ["data", "prior", "units", "on", "weights", "RMSE", "error", "density", "s"],
+        "Horseshoe and Gaussian prior on test data; log density in nats per row",
+        [
+            *("data", "prior", "nodes", "active", "weights"),
+            *("RMSE", "error", "density", "s"),
+        ],
         [
             [
                 row["data"],
@@ -38,7 +42,7 @@ def demo(
         ],
     )
     typer.echo(
-        "on: nodes that matter to what they feed. weights: nodes whose expected "
-        "weights are over 5 % of the largest."
+        "active: nodes with a share of over 1 % in the output. weights: nodes whose "
+        "expected weights have a norm over 5 % of the largest."
     )
     typer.echo(f"Figures: {output / 'cubic.png'}, {output / 'structure.png'}")

@@ -1,28 +1,20 @@
 """`farrier fit`: a table in a file becomes a model in a file."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from . import _reading
 from ._processes import Coordinator, Distributed, Processes, Rank, joined
-from ._shared import Force, Json, check_output, notes, sampling_of, scores_line, show
+from ._shared import Force, Json, check_output, notes, scores_line, show
 
 if TYPE_CHECKING:
+    from ..core.priors import AbstractPrior
     from ..estimators import TableModel
-    from ..tables import Columns
-    from ..tables.files import Frame
-
-TESTED = 2**17  # held-out rows that are scored at once
-ENDINGS = {
-    "converged": "converged",
-    "budget": "used its whole budget; more may be gained with a larger --max-iter",
-    "interrupted": "interrupted",
-    "not finite": "stopped, for the bound was no longer finite",
-}
 
 
 @joined
@@ -31,8 +23,8 @@ def fit(
         Path,
         typer.Argument(
             metavar="DATA",
-            help="A table: CSV (or .csv.gz), Parquet; "
-            "or a folder of Parquet files, which may be larger than memory.",
+            help="A table: CSV (or .csv.gz), Parquet, or a folder of Parquet files, "
+            "which may be larger than memory.",
         ),
     ],
     target: Annotated[str, typer.Option("--target", help="The column to predict.")],
@@ -43,15 +35,15 @@ def fit(
         str | None,
         typer.Option(
             "--task",
-            help="regression or classification; by default found from the target.",
+            help="regression or classification. Default: chosen from the target.",
         ),
     ] = None,
     missing: Annotated[
         str,
         typer.Option(
             "--missing",
-            help="error: missing values are refused. impute: they are filled in, and "
-            "one more feature tells where.",
+            help="error: missing values are an error. impute: they are filled in, and "
+            "an indicator feature marks them.",
         ),
     ] = "error",
     drop: Annotated[
@@ -61,7 +53,7 @@ def fit(
     holdout: Annotated[
         float,
         typer.Option(
-            "--holdout", help="Share of the rows that are kept apart, to test with."
+            "--holdout", help="Share of the rows that are held out for a test."
         ),
     ] = 0.0,
     hidden: Annotated[
@@ -73,60 +65,65 @@ def fit(
     prior: Annotated[
         str | None,
         typer.Option(
-            "--prior", help="By default narrow-horseshoe; of classes horseshoe."
+            "--prior",
+            help="Prior of the weights, such as horseshoe or gaussian. Default: "
+            "narrow-horseshoe for regression, horseshoe for classification.",
         ),
     ] = None,
     likelihood: Annotated[
         str | None,
         typer.Option(
             "--likelihood",
-            help="gaussian: the same noise for all rows. By default heteroscedastic: "
-            "it depends on the row. For regression alone; of "
-            "gaussian,heteroscedastic, --restarts mixes both.",
+            help="Noise of a regression: heteroscedastic (it depends on the inputs) or "
+            "gaussian (constant). Default: heteroscedastic.",
         ),
     ] = None,
     restarts: Annotated[
         int | None,
         typer.Option(
-            "--restarts", help="Mix so many fits, each from a seed of its own."
+            "--restarts",
+            help="Number of fits from different random seeds that are combined.",
         ),
     ] = None,
     refine: Annotated[
         str | None,
         typer.Option(
-            "--refine", help="nuts or mclmc: sample the posterior after the fit."
+            "--refine",
+            help="nuts or mclmc: sample the posterior by MCMC after the fit.",
         ),
     ] = None,
     input_horseshoe: Annotated[
         bool,
         typer.Option(
-            "--input-horseshoe", help="Switch off features that are not needed, too."
+            "--input-horseshoe",
+            help="Give each feature a horseshoe scale too, so that features that are "
+            "not needed become inactive. Requires a horseshoe prior.",
         ),
     ] = False,
     preset: Annotated[
         str | None,
-        typer.Option("--preset", help="Settings with a name: paper, or refined."),
+        typer.Option("--preset", help="Named settings: paper or refined."),
     ] = None,
     max_iter: Annotated[
         int | None,
         typer.Option(
             "--max-iter",
-            help="Most passes over the rows; by default what suits their number.",
+            help="Maximum number of epochs. Default: chosen from the number of rows.",
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option("--seed", help="Equal seeds give equal models.")
+        int, typer.Option("--seed", help="Random seed. Equal seeds give equal models.")
     ] = 0,
     stream: Annotated[
         bool,
         typer.Option(
             "--stream",
-            help="Read Parquet piece by piece in each pass; so it is for a folder, and "
-            "for a file of more than 1 GiB (as numbers of 8 bytes).",
+            help="Stream the Parquet file from disk instead of loading it. Always on "
+            "for folders and for files over 1 GiB in memory.",
         ),
     ] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a fit that was stopped.")
+        bool, typer.Option("--resume", help="Resume a fit that was stopped.")
     ] = False,
     force: Force = False,
     as_json: Json = False,
@@ -136,61 +133,63 @@ def fit(
     rank: Rank = None,
     placement: Any = None,
 ) -> None:
-    """Fit a network to a table; it chooses its own width.
+    """Fit a network to a table.
 
-    Ctrl-C keeps what was learned; the same command with --resume then goes on.
+    Ctrl-C saves the model so far; the same command with --resume continues the fit.
     """
     del distributed, coordinator, processes, rank  # `joined` has used them
     checkpoint = output.parent / f"{output.name}.checkpoint"
     first = placement is None or placement.group.is_first
     if first:
         _check_files(output, checkpoint, resume=resume, force=force)
-    silent = as_json or not first
-    say: Callable[[str], None] = (lambda text: None) if silent else typer.echo
     from ..scale.parquet import is_large
 
-    read = _streamed if stream or is_large(data) else _in_memory
-    if read is _streamed and (refine is not None or preset == "refined"):
+    read = _reading.streamed if stream or is_large(data) else _reading.in_memory
+    if read is _reading.streamed and (refine is not None or preset == "refined"):
         option = "--refine" if refine is not None else "--preset refined"
         raise ValueError(
-            f"{option} needs all rows in memory: leave it out, or give a table "
+            f"{option} requires all rows in memory: leave it out, or give a table "
             "that fits there."
         )
-    table = read(data, target, drop or [], task, missing, holdout, seed)
-    columns = table.columns
-    chosen = {
+    choices = _reading.Choices(target, drop or [], task, missing, holdout, seed)
+    table = read(data, choices)
+    settings = {
+        "hidden_layer_sizes": None if hidden is None else _widths(hidden),
         "prior": prior,
-        "likelihood": _several(likelihood),
+        "likelihood": likelihood,
         "n_restarts": restarts,
-        "input_horseshoe": input_horseshoe,
         "refine": refine,
-        "max_iter": max_iter,
+        "random_state": seed,
     }
-    estimator = _estimator(columns.task, table.rows, hidden, preset, chosen, seed)
-    about = {"file": data.name, "rows": table.rows, "why": table.why}
-    about["columns"] = table.described
-    for line in _table_lines(columns, about, table.tested):
-        say(line)
-    with notes(quiet=not first) as said:
-        model = _fitted(table, estimator, checkpoint, about, placement, quiet=not first)
-        interrupted = model.estimator.history_.status == "interrupted"
-        if interrupted and not len(model.estimator.history_.step):
+    given = {name: value for name, value in settings.items() if value is not None}
+    settings = _preset(preset, table.columns.task, table.rows) | given
+    estimator = _estimator(
+        table.columns.task,
+        settings,
+        max_iter=max_iter,
+        input_horseshoe=input_horseshoe,
+    )
+    if first and not as_json:
+        typer.echo("\n".join(table.lines()))
+    with notes(quiet=not first) as warned:
+        _train(table, estimator, checkpoint, placement, quiet=not first)
+        history = estimator.history_
+        interrupted = history.status == "interrupted"
+        if interrupted and not len(history.step):
             raise KeyboardInterrupt
         if not first:
             if interrupted:
                 raise typer.Exit(130)
             return
-        if table.tested and not interrupted:
-            about["holdout"] = {"rows": table.tested} | _scores(model, table.test())
+        model = _finished(table, estimator, data.name, tested=not interrupted)
         model.save(output)
     if not interrupted:
         _remove(checkpoint)
-    found = _found(model, output) | {"notes": said}
-    show(found, _fit_lines(found), as_json=as_json)
+    _show_result(model, output, warned, as_json=as_json)
     if interrupted:
         typer.echo(
             f"Stopped. {str(output)!r} holds the model so far; the same command with "
-            "--resume goes on from here.",
+            "--resume continues the fit.",
             err=True,
         )
         raise typer.Exit(130)
@@ -202,20 +201,20 @@ def _check_files(output: Path, checkpoint: Path, *, resume: bool, force: bool) -
         raise ValueError("Give --resume or --force, not both.")
     if resume and output.exists() and not checkpoint.exists():
         raise ValueError(
-            f"There is nothing to go on with: no {str(checkpoint)!r}. Give --force to "
-            "fit anew."
+            f"There is nothing to resume: no {str(checkpoint)!r}. Give --force to "
+            "start a new fit."
         )
     if force:
         _remove(checkpoint)
     if checkpoint.exists() and not resume:
         raise ValueError(
-            f"{str(checkpoint)!r} is of a fit that was stopped. Give --resume to go on "
-            "with it, or --force to start anew."
+            f"{str(checkpoint)!r} belongs to a fit that was stopped. Give --resume to "
+            "continue it, or --force to start a new fit."
         )
 
 
 def _remove(checkpoint: Path) -> None:
-    """Delete a checkpoint; several fits have numbered ones, one after the other."""
+    """Delete a checkpoint; with restarts, one numbered file for each fit."""
     from ..checkpoint import numbered
 
     number = 0
@@ -224,160 +223,57 @@ def _remove(checkpoint: Path) -> None:
         number += 1
 
 
-@dataclass(frozen=True)
-class _Table:
-    """A table to fit, wherever its rows are."""
-
-    columns: "Columns"
-    why: str  # the task is what it is
-    rows: int  # to train on
-    described: list[dict[str, Any]]
-    train: tuple[Any, ...]  # the rows as `fit` takes them
-    tested: int
-    test: Callable[[], Iterable["Frame"]]  # held-out rows, piece by piece
-
-
-def _in_memory(
-    data: Path,
-    target: str,
-    drop: list[str],
-    task: str | None,
-    missing: str,
-    holdout: float,
-    seed: int,
-) -> _Table:
-    from ..tables import find_task, learn, read_table
-    from ..tables.table import column_of
-
-    frame = _without(read_table(data), drop, target)
-    found_task, why = find_task(column_of(frame, target))
-    task, why = (task, "--task says so.") if task else (found_task, why)
-    train, test = _split(frame, target, task, holdout, seed)
-    learned = learn([train], target, missing=missing, task=task, sample_rows=None)
-    columns = learned.columns
-    return _Table(
-        columns,
-        why,
-        len(train),
-        learned.described,
-        (columns.features(train), columns.targets(train)),
-        len(test),
-        lambda: [test],
-    )
-
-
-def _streamed(
-    data: Path,
-    target: str,
-    drop: list[str],
-    task: str | None,
-    missing: str,
-    holdout: float,
-    seed: int,
-) -> _Table:
-    from ..scale.rows import Lottery, ParquetRows
-
-    _check_share(holdout)
-    _without(ParquetRows(data).frame(0, 1), drop, target)
-    lottery = Lottery(holdout, seed, drawn=False) if holdout else None
-    train = ParquetRows(
-        data, target, missing=missing, task=task, drop=drop, lottery=lottery
-    )
-    columns, why = train.columns, "--task says so." if task else train.learned.why
-    test = train.others() if lottery else None
-    tested = test.rows if test else 0
-
-    def frames() -> Iterator["Frame"]:
-        assert test is not None
-        for first in range(0, test.rows, TESTED):
-            yield test.frame(first, min(first + TESTED, test.rows))
-
-    return _Table(
-        columns, why, train.rows, train.learned.described, (train,), tested, frames
-    )
-
-
-def _scores(model: "TableModel", frames: Iterable["Frame"]) -> dict[str, float]:
-    """Scores of rows that come piece by piece."""
-    found = [(len(frame), model.scores(frame)) for frame in frames if len(frame)]
-    if len(found) == 1:
-        return found[0][1]
-    rows, parts = zip(*found, strict=True)
-    power = {"rmse": 2}
-
-    def mean(name: str) -> float:
-        p = power.get(name, 1)
-        total = sum(n * part[name] ** p for n, part in zip(rows, parts, strict=True))
-        return (total / sum(rows)) ** (1 / p)
-
-    return {name: mean(name) for name in parts[0]}
-
-
-def _check_share(share: float) -> None:
-    if not 0 <= share < 1:
-        raise ValueError(f"--holdout is a share from 0 to less than 1, got {share}.")
-
-
-def _without(frame: "Frame", drop: list[str], target: str) -> "Frame":
-    from ..tables.table import column_of
-
-    for name in drop:
-        column_of(frame, name)
-    if target in drop:
-        raise ValueError(f"--drop names the target, {target!r}.")
-    return frame.drop(columns=drop)
-
-
-def _split(
-    frame: "Frame", target: str, task: str, share: float, seed: int
-) -> tuple["Frame", "Frame"]:
-    """Rows to train on and rows to test with; every label has a row in the first."""
-    import numpy as np
-
-    _check_share(share)
-    order = np.random.default_rng(seed).permutation(len(frame))
-    free = order
-    if task == "classification":
-        free = order[frame[target].iloc[order].duplicated().to_numpy()]
-    count = round(share * len(frame))
-    if count > len(free) or len(frame) - count < 2:
-        raise ValueError(
-            f"--holdout {share} of {len(frame)} rows leaves too few to train on."
-        )
-    test = np.zeros(len(frame), bool)
-    test[free[:count]] = True
-    return frame[~test], frame[test]
-
-
-def _estimator(
-    task: str,
-    rows: int,
-    hidden: str | None,
-    preset: str | None,
-    chosen: dict[str, Any],
-    seed: int,
-) -> Any:
+def _preset(name: str | None, task: str, rows: int) -> dict[str, Any]:
+    """The settings of a preset, for a table of `rows` rows."""
+    if name is None:
+        return {}
     from .. import presets
-    from ..tables.model import CLASSES
 
     known: dict[str, Callable[[], dict[str, Any]]] = {
         "paper": presets.paper,
         "refined": lambda: presets.refined(rows),
     }
-    if preset is not None and preset not in known:
-        raise ValueError(f"--preset must be one of {[*known]}, got {preset!r}.")
-    settings = known[preset]() if preset else {}
-    if task == "classification":
+    if name not in known:
+        raise ValueError(f"--preset must be one of {[*known]}, got {name!r}.")
+    settings = known[name]()
+    if task == "classification":  # which has no noise
         settings.pop("likelihood", None)
-    if hidden is not None:
-        settings["hidden_layer_sizes"] = _widths(hidden)
-    settings |= {name: value for name, value in chosen.items() if value is not None}
-    return CLASSES[task](**settings, random_state=seed)
+    return settings
 
 
-def _several(text: str | None) -> str | tuple[str, ...] | None:
-    """A name, or several with commas between them."""
-    return tuple(text.split(",")) if text and "," in text else text
+def _estimator(
+    task: str,
+    settings: dict[str, Any],
+    *,
+    max_iter: int | None,
+    input_horseshoe: bool,
+) -> Any:
+    """An estimator with these settings, before the fit."""
+    from ..estimators import HorseshoeClassifier, HorseshoeRegressor
+
+    classes = {"regression": HorseshoeRegressor, "classification": HorseshoeClassifier}
+    estimator = classes[task](**settings)
+    if max_iter is not None:
+        estimator.training = replace(estimator.training, max_iter=max_iter)
+    if input_horseshoe:
+        estimator.prior = _with_columns(estimator.prior)
+    return estimator
+
+
+def _with_columns(prior: "str | AbstractPrior") -> "str | AbstractPrior":
+    """The prior with a half-Cauchy scale for each column, too."""
+    from ..core.priors import PRIORS, Horseshoe
+
+    if isinstance(prior, str) and prior not in PRIORS:
+        return prior  # which the estimator refuses
+    chosen = PRIORS[prior] if isinstance(prior, str) else prior
+    if not isinstance(chosen, Horseshoe):
+        names = [name for name, each in PRIORS.items() if isinstance(each, Horseshoe)]
+        raise ValueError(
+            f"--input-horseshoe requires a horseshoe prior (--prior one of {names}), "
+            f"got {prior!r}."
+        )
+    return replace(chosen, columns=True)
 
 
 def _widths(text: str) -> tuple[int, ...]:
@@ -389,95 +285,68 @@ def _widths(text: str) -> tuple[int, ...]:
         ) from None
 
 
-def _fitted(
-    table: _Table,
+def _train(
+    table: _reading.Rows,
     estimator: Any,
     checkpoint: Path,
-    about: dict,
     placement: Any,
     *,
     quiet: bool,
-) -> "TableModel":
+) -> None:
+    """Fit the estimator, with a progress bar."""
     from ..console import progress
-    from ..estimators import TableModel
     from ..scale.placement import ONE_DEVICE
 
     with nullcontext(lambda *_: None) if quiet else progress("fit", 100) as report:
 
-        def tell(share: float, history: Any) -> None:
-            left = sum(len(removal.nodes) for removal in history.removed)
-            note = f"bound {history.bound[-1] / table.rows:.3f} nats a row"
-            if left:
-                note += f", {left} nodes have left"
+        def callback(share: float, history: Any) -> None:
+            pruned = sum(len(removal.nodes) for removal in history.removed)
+            note = f"ELBO {history.elbo[-1] / table.rows:.3f} nats per row"
+            note += f", {pruned} nodes pruned" * bool(pruned)
             report(round(100 * share), note)
 
         estimator.fit(
             *table.train,
             checkpoint=checkpoint,
-            callback=tell,
+            callback=callback,
             placement=placement or ONE_DEVICE,
         )
-    return TableModel(table.columns, estimator, about)
 
 
-def _table_lines(columns: "Columns", about: dict[str, Any], tested: int) -> list[str]:
-    kinds = [column["kind"] for column in about["columns"]]
-    plurals = {
-        "number": "numbers",
-        "category": "categories",
-        "boolean": "booleans",
-        "date": "dates",
-    }
-    counts = [f"{kinds.count(k)} {v}" for k, v in plurals.items() if k in kinds]
-    lines = [
-        f"Task: {columns.task}. {about['why']}",
-        f"Rows: {about['rows']} to train on" + f", {tested} held out" * bool(tested),
-        f"Columns: {', '.join(counts)}; {len(columns.feature_names)} features",
-    ]
-    some = [f"{c['name']} ({c['missing']})" for c in about["columns"] if c["missing"]]
-    constant = [c["name"] for c in about["columns"] if c["distinct"] < 2]
-    if some:
-        lines.append(f"Missing values, filled in: {', '.join(some)}")
-    if constant:
-        lines.append(f"Constant, of no use: {', '.join(constant)}")
-    return lines
+def _finished(
+    table: _reading.Rows, estimator: Any, file: str, *, tested: bool
+) -> "TableModel":
+    """The model to save, with all that needs training rows: files hold none."""
+    from ..estimators import TableModel
+
+    fitted = estimator.model_
+    fitted.computed(compaction=fitted.compaction)
+    if fitted.nodes.columns is not None:
+        fitted.computed(column_shares=fitted.column_shares)
+    model = TableModel(table.columns, estimator, {"file": file} | table.about)
+    if tested and table.test_rows:
+        scores = _reading.scores(model, table.test())
+        model.about["holdout"] = {"rows": table.test_rows} | scores
+    return model
 
 
-def _found(model: "TableModel", output: Path) -> dict[str, Any]:
-    from ..estimators.summary import inputs_line
+def _show_result(
+    model: "TableModel", output: Path, warned: list[str], *, as_json: bool
+) -> None:
+    from ..views.describe import describe_estimator
 
-    estimator, history = model.estimator, model.estimator.history_
-    return {
+    description = describe_estimator(model.estimator, model.columns.feature_names)
+    size = output.stat().st_size
+    values = {
         "model": str(output),
-        "bytes": output.stat().st_size,
-        "task": model.task,
+        "bytes": size,
         "target": model.columns.target,
+        **description.to_json(),
         **model.about,
-        "features": len(model.columns.feature_names),
-        "widths": estimator.widths_,
-        "of": estimator._built_widths,
-        "bound_per_row": history.bound[-1] / model.about["rows"],
-        "status": str(history.status),
-        "steps": int(history.step[-1]),
-        "passes": estimator.n_iter_,
-        "seconds": history.seconds,
-        "sampling": sampling_of(estimator),
-        "inputs": inputs_line(estimator) if estimator.input_horseshoe else None,
+        "notes": warned,
     }
-
-
-def _fit_lines(found: dict[str, Any]) -> list[str]:
-    pairs = zip(found["widths"], found["of"], strict=True)
-    on = ", then ".join(f"{on} of {of}" for on, of in pairs)
-    lines = [
-        f"Nodes on: {on}",
-        f"Bound: {found['bound_per_row']:.4f} nats a row; {ENDINGS[found['status']]} "
-        f"({found['passes']} passes, {found['seconds']:.0f} s)",
-    ]
-    if found["inputs"]:
-        lines.append(f"Inputs: {found['inputs']}")
-    if found["sampling"]:
-        lines.append(f"Sampled: {found['sampling']['text']}")
-    if "holdout" in found:
-        lines.append(f"Held out: {scores_line(found['holdout'])}")
-    return [*lines, f"Written: {found['model']} ({found['bytes'] / 1000:.0f} kB)"]
+    lines = description.closing_lines()
+    if "holdout" in model.about:
+        lines.append(f"Held out: {scores_line(model.about['holdout'])}")
+    lines.append(f"Written: {output} ({size / 1000:.0f} kB)")
+    show(values, lines, as_json=as_json)

@@ -1,4 +1,4 @@
-"""`farrier predict`: a table with no target becomes a table of predictions."""
+"""`farrier predict`: predictions for the rows of a table."""
 
 from itertools import chain
 from pathlib import Path
@@ -12,7 +12,8 @@ from ._shared import Force, Json, ModelFile, check_output, load_table_model, not
 def predict(
     model: ModelFile,
     data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="A table with the same columns.")
+        Path,
+        typer.Argument(metavar="DATA", help="A table with the model's columns."),
     ],
     output: Annotated[
         Path, typer.Option("--output", "-o", help="A .csv or .parquet file.")
@@ -23,9 +24,9 @@ def predict(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Predict for each row: mean, std, low and high; or label and probabilities.
+    """Predict each row: mean, std, low and high, or label and probabilities.
 
-    Rows are read, predicted and written a few thousand at a time.
+    The rows are processed a few thousand at a time.
     """
     check_output(output, force=force)
     from ..tables import read_chunks, writing
@@ -33,21 +34,21 @@ def predict(
 
     pandas, _ = imported()
     chunks = read_chunks(data)
-    first = next(chunks)  # before anything that takes its time
+    first = next(chunks)  # an unreadable table is an error before the model is loaded
     fitted = load_table_model(model)
     rows, names, extra = 0, [], []
-    with notes() as said, writing(output) as add:
+    with notes() as warned, writing(output) as write:
         for frame in chain([first], chunks):
             if not rows:
                 fitted.columns.check(frame)
                 extra = fitted.columns.extra(frame)
             if not len(frame):
-                raise ValueError(f"{str(data)!r} has no rows, only names of columns.")
-            found = pandas.DataFrame(fitted.prediction(frame, level))
-            add(found)
-            rows, names = rows + len(found), [*found.columns]
+                raise ValueError(f"{str(data)!r} has no rows, only column names.")
+            predicted = pandas.DataFrame(fitted.prediction(frame, level))
+            write(predicted)
+            rows, names = rows + len(predicted), [*predicted.columns]
     if extra:
-        said.append(f"Columns that the model does not know: {', '.join(extra)}")
-        typer.echo(f"Note: {said[-1]}", err=True)
-    summary = {"output": str(output), "rows": rows, "columns": names, "notes": said}
-    show(summary, [f"Written: {output} ({rows} rows)"], as_json=as_json)
+        warned.append(f"Columns that the model does not use: {', '.join(extra)}")
+        typer.echo(f"Note: {warned[-1]}", err=True)
+    result = {"output": str(output), "rows": rows, "columns": names, "notes": warned}
+    show(result, [f"Written: {output} ({rows} rows)"], as_json=as_json)

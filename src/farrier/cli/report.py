@@ -1,4 +1,4 @@
-"""`farrier report`: one page about a model and a table with its targets."""
+"""`farrier report`: an HTML report about a model and rows with their targets."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,22 +7,22 @@ import typer
 
 from ._shared import Force, ModelFile, check_output, load_table_model, notes
 
-MOST_ROWS = 20_000  # of a table that is too large to be taken into memory
+MAX_ROWS = 20_000  # sampled from a table that is too large for memory
 
 
 def report(
     model: ModelFile,
     data: Annotated[
-        Path, typer.Option("--data", help="A table to test with, with the target.")
+        Path, typer.Option("--data", help="A table of test rows with the target.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path(
-        "report.html"
-    ),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The HTML file.")
+    ] = Path("report.html"),
     force: Force = False,
 ) -> None:
-    """Write one HTML page that needs no network: nodes, inputs, calibration, rows.
+    """Write an HTML report: scores, calibration, inputs, nodes, worst rows.
 
-    Of a folder of Parquet files, or of a large one, it tests with a sample of rows.
+    From a folder of Parquet files, or a large file, it uses a sample of the rows.
     """
     check_output(output, force=force)
     from ..scale.parquet import is_large, sampled
@@ -31,6 +31,6 @@ def report(
 
     fitted = load_table_model(model)
     with notes():
-        frame = sampled(data, MOST_ROWS) if is_large(data) else read_table(data)
+        frame = sampled(data, MAX_ROWS) if is_large(data) else read_table(data)
         write_report(fitted, frame, output)
     typer.echo(f"Written: {output}")

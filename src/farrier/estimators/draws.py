@@ -1,4 +1,4 @@
-"""Posterior draws of scales, noise and predictions, as ArviZ takes them."""
+"""Posterior draws of scales and noise, and their conversion for ArviZ."""
 
 from importlib.metadata import version
 from typing import Any
@@ -9,11 +9,11 @@ from ..fitted import FittedModel, key_for
 
 
 def posterior_draws(model: FittedModel) -> dict[str, np.ndarray]:
-    """Draws of each scale, `layer_1_tau` and so on, and of the noise sd of a target.
+    """Draws of each scale (`layer_1_tau`, ...) and of the noise sd of each target.
 
-    One chain: chain x draws, and nodes or targets last. The noise is in the units of
-    the target, and gamma^(-1/2) where it is heteroscedastic (L4); scales are those of
-    standardised inputs and targets.
+    Arrays have the axes chain (of length 1), draws, and nodes or targets. The noise sd
+    is in the units of the target; where noise is heteroscedastic it is gamma^(-1/2)
+    (L4). Scales belong to standardised inputs and targets.
     """
     key = key_for(model.seed, "predict")
     posterior = model.posterior.resampled(model.draws, key=key)
@@ -25,12 +25,12 @@ def posterior_draws(model: FittedModel) -> dict[str, np.ndarray]:
 
 
 def to_arviz(groups: dict[str, dict[str, np.ndarray]]) -> Any:
-    """ArviZ's own object: InferenceData before its version 1, a DataTree from then."""
+    """An InferenceData before version 1 of ArviZ, and a DataTree from then on."""
     try:
         from arviz import from_dict  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise ImportError(
-            "Draws for ArviZ need arviz. Install it with `pip install "
+            "Draws for ArviZ require arviz. Install it with `pip install "
             "'farrier[arviz]'`."
         ) from error
     make: Any = from_dict

@@ -1,4 +1,4 @@
-"""Summary, figures, feature scores and posterior draws of a fitted estimator."""
+"""What a user looks at after a fit: a summary, figures, inputs that matter, draws."""
 
 import abc
 from collections.abc import Iterable, Sequence
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..views.describe import Summary, describe_estimator
 from ..views.displays import (
     LEVELS,
     BandDisplay,
@@ -17,7 +18,6 @@ from ..views.displays import (
 from .base import NetworkEstimator
 from .checks import Unchecked, checked_level, numbers_only
 from .draws import posterior_draws, to_arviz
-from .summary import Summary, summarise, widths_text
 
 POINTS = 120  # of a band
 
@@ -25,56 +25,85 @@ Curves = dict[str, tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]]]]
 
 
 class ViewedEstimator(NetworkEstimator):
-    """An estimator with a summary, figures, feature scores and posterior draws."""
+    """An estimator that shows what it learned."""
 
-    # -- summary ------------------------------------------------------------------
+    # -- in words -----------------------------------------------------------------
 
     def summary(self) -> Summary:
-        """Settings, active nodes, ELBO and course of the training, as a text table."""
+        """What was fitted, how wide it is, and how the training ended.
+
+        Returns
+        -------
+        Summary
+            A table of labels and texts. `print` shows it as plain text, a notebook as
+            HTML, and `summary()["ELBO"]` is one of its texts.
+        """
         check_is_fitted(self)
-        return summarise(self)
+        return describe_estimator(self).summary()
 
     def _repr_html_inner(self) -> str:
-        return super()._repr_html_inner() + self._widths_html()
+        return super()._repr_html_inner() + self._html_line()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         bundle = super()._repr_mimebundle_(**kwargs)
         if "text/html" in bundle:
-            bundle["text/html"] += self._widths_html()
+            bundle["text/html"] += self._html_line()
         return bundle
 
-    def _widths_html(self) -> str:
+    def _html_line(self) -> str:
         """One line below scikit-learn's own view of an estimator."""
-        if not self._is_fitted():
-            return ""
-        text = f"Active nodes: {widths_text(self.model_)}"
-        if (columns := self.model_.nodes.of_columns) is not None:
-            text += f". Active columns: {columns.widths[0]} of {self.n_features_in_}"
-        return f"<p>{text}. See <code>summary()</code>.</p>"
+        return describe_estimator(self).html_line() if self._is_fitted() else ""
 
     # -- figures ------------------------------------------------------------------
 
     def plot_nodes(self, *, ax: Any = None) -> Any:
-        """Sorted node scores of each hidden layer; see `NodesDisplay`."""
+        """Draw the sorted node scores of each hidden layer; see `NodesDisplay`.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a new figure.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
         check_is_fitted(self)
         return NodesDisplay.from_estimator(self, ax=ax).ax_
 
     def plot_history(self, *, terms: Iterable[str] = (), ax: Any = None) -> Any:
-        """The ELBO over the steps; see `HistoryDisplay`.
+        """Draw the ELBO over the training steps; see `HistoryDisplay`.
 
         Parameters
         ----------
-        terms
-            Terms to draw beside the ELBO: `model.history_.terms` for all of them.
+        terms : iterable of str, default=()
+            Terms of the ELBO to draw too: `model.history_.terms` for all of them.
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a new figure.
+
+        Returns
+        -------
+        matplotlib Axes
         """
         check_is_fitted(self)
         return HistoryDisplay.from_estimator(self, terms=terms, ax=ax).ax_
 
     def plot_calibration(self, X: Unchecked, y: Unchecked, *, ax: Any = None) -> Any:
-        """Calibration of the predicted probabilities; see `CalibrationDisplay`.
+        """Draw the calibration of the predictions; see `CalibrationDisplay`.
 
-        A regression has two panels: the position of each target in its predictive
-        distribution, and the coverage of intervals.
+        A regression has two panels: the histogram of the probability integral
+        transform, and the coverage of intervals.
+
+        Parameters
+        ----------
+        X, y : array-like
+            Rows that were not used in the fit, and their targets.
+        ax : matplotlib Axes or two of them, default=None
+            Where to draw; None makes a new figure.
+
+        Returns
+        -------
+        matplotlib Axes, or ndarray of two
         """
         check_is_fitted(self)
         return CalibrationDisplay.from_estimator(self, X, y, ax=ax).ax_
@@ -87,7 +116,23 @@ class ViewedEstimator(NetworkEstimator):
         levels: Sequence[float] = LEVELS,
         ax: Any = None,
     ) -> Any:
-        """The prediction over one input, others at their medians; see `BandDisplay`."""
+        """Draw the prediction over one input; see `BandDisplay` and `predict_band`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows that give the range of the input and the medians of the others.
+        feature : int or str
+            Number or name of the input.
+        levels : sequence of float, default=(0.5, 0.9)
+            Levels of the bands.
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a new figure.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
         check_is_fitted(self)
         show = BandDisplay.from_estimator
         return show(self, X, feature, levels=levels, ax=ax).ax_
@@ -95,14 +140,27 @@ class ViewedEstimator(NetworkEstimator):
     def predict_band(
         self, X: Unchecked, feature: int | str, levels: Sequence[float] = LEVELS
     ) -> tuple[np.ndarray, Curves, str]:
-        """Predictions over the range of one input, with the others at their medians.
+        """Predict over the range of one input, with the others at their medians.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows that give the range of the input and the medians of the others.
+        feature : int or str
+            Number or name of the input.
+        levels : sequence of float, default=(0.5, 0.9)
+            Levels of the bands.
 
         Returns
         -------
-        grid, curves, name
-            Values of the input; for each target or class its mean and for each level
-            the ends of a band; the name of the input. A band is the central interval
-            of the target, or of the probability of the class over posterior draws.
+        grid : ndarray of shape (120,)
+            Values of the input.
+        curves : dict of str to (ndarray, list of pairs of ndarray)
+            For each target or class its mean, and for each level the ends of a band:
+            the central interval of the target, or of the probability of the class over
+            posterior draws.
+        name : str
+            Name of the input.
         """
         check_is_fitted(self)
         with numbers_only("X"):
@@ -120,7 +178,9 @@ class ViewedEstimator(NetworkEstimator):
 
     def _checked_feature(self, feature: int | str) -> tuple[int, str]:
         """Number and name of an input."""
-        names = self._input_names()
+        known = getattr(self, "feature_names_in_", None)
+        count = self.n_features_in_
+        names = [f"x{i}" for i in range(count)] if known is None else [*map(str, known)]
         if isinstance(feature, str):
             if feature not in names:
                 raise ValueError(
@@ -134,29 +194,27 @@ class ViewedEstimator(NetworkEstimator):
             )
         return int(feature), names[feature]
 
-    def _input_names(self) -> list[str]:
-        known = getattr(self, "feature_names_in_", None)
-        if known is None:
-            return [f"x{index}" for index in range(self.n_features_in_)]
-        return [str(name) for name in known]
-
-    # -- feature scores -----------------------------------------------------------
+    # -- inputs that matter -------------------------------------------------------
 
     def feature_shares(
         self, X: Unchecked, groups: Sequence[Sequence[int]] | None = None
     ) -> np.ndarray:
-        """Effect of shuffling an input on each posterior draw (I1): draws x inputs.
+        """Effect of shuffling an input, for each posterior draw (I1).
 
-        Half the mean square change of the output, as a share of the variance of the
-        target: near 0 for an input that does nothing.
+        It is half the mean square change of the output, as a share of the variance of
+        the target: near 0 for an input that has no effect.
 
         Parameters
         ----------
-        X
+        X : array-like of shape (n_rows, n_features)
             Rows to shuffle.
-        groups
-            Columns that are shuffled together, such as those of one category; by
-            default each column on its own.
+        groups : sequence of sequences of int, default=None
+            Columns that are shuffled together, such as those of one category; None
+            shuffles each column on its own.
+
+        Returns
+        -------
+        ndarray of shape (n_draws, n_groups)
         """
         if groups is None:
             groups = [[index] for index in range(self.n_features_in_)]
@@ -164,16 +222,26 @@ class ViewedEstimator(NetworkEstimator):
 
     @property
     def feature_scores_(self) -> np.ndarray:
-        """Share of the target's variance that each input carries: median over draws."""
+        """Share of the target's variance due to each input: median over the draws."""
         return np.median(self._fitted.column_shares, axis=0)
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """`feature_scores_`, by the name that scikit-learn's tools use."""
+        """`feature_scores_`, under the name that scikit-learn's tools use."""
         return self.feature_scores_
 
     def feature_interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Ends of the central posterior interval of each feature score."""
+        """Central posterior interval of each feature score.
+
+        Parameters
+        ----------
+        level : float, default=0.9
+            Probability of the interval.
+
+        Returns
+        -------
+        low, high : ndarray of shape (n_features,)
+        """
         tail = 0.5 - checked_level(level) / 2
         low, high = np.quantile(self._fitted.column_shares, [tail, 1 - tail], axis=0)
         return low, high
@@ -181,11 +249,19 @@ class ViewedEstimator(NetworkEstimator):
     # -- draws --------------------------------------------------------------------
 
     def to_arviz(self, X: Unchecked = None) -> Any:
-        """Posterior draws as an object of ArviZ, one chain of `n_draws`.
+        """Posterior draws for ArviZ, as one chain of `n_draws` draws.
 
-        The group `posterior` has the scales of each layer and, for a regression,
-        `noise_sd` in the units of `y`. With rows there is a group
-        `posterior_predictive`: draws of `y`, or of the probabilities `p` of classes.
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features), default=None
+            Rows to predict.
+
+        Returns
+        -------
+        arviz.InferenceData, or xarray.DataTree with arviz 1.0 and later
+            The group `posterior` has the scales of each layer and, for a regression,
+            `noise_sd` in the units of `y`. With `X`, the group `posterior_predictive`
+            has draws of `y`, or of the probabilities `p` of the classes.
         """
         groups = {"posterior": posterior_draws(self._fitted)}
         if X is not None:

@@ -1,7 +1,7 @@
-"""Figures of one fitted model, in scikit-learn's habit.
+"""Figures of one fitted model, as displays in the style of scikit-learn.
 
-A display holds plain arrays. `from_estimator` asks a fitted estimator for them, `plot`
-draws them, and `ax_` and `figure_` then are matplotlib's.
+A display contains plain arrays. `from_estimator` reads them from a fitted estimator and
+`plot` draws them; `ax_` and `figure_` are then the objects of matplotlib.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,9 +22,9 @@ BLUE, ORANGE, PURPLE, GREEN, OCHRE = (
 )
 SERIES = (BLUE, ORANGE, PURPLE, GREEN, OCHRE, "#7a7a7a")
 GREY = "#808080"
-FLOOR = 1e-6  # scores under this are drawn here
+FLOOR = 1e-6  # lower scores are drawn here
 BINS = 10
-LEVELS = (0.5, 0.9)  # of the bands, the narrow one first
+LEVELS = (0.5, 0.9)  # of the bands, the narrower one first
 
 
 def pyplot() -> ModuleType:
@@ -40,13 +40,13 @@ def pyplot() -> ModuleType:
 
 @dataclass
 class AbstractDisplay:
-    """What displays share: a place to draw in, and what was drawn."""
+    """The axes and the figure of a display, once it is drawn."""
 
     ax_: Any = field(init=False, default=None, repr=False)
     figure_: Any = field(init=False, default=None, repr=False)
 
     def _panels(self, ax: Any, *, count: int = 1) -> list[Any]:
-        """Axes to draw in: those given, or those of a new figure."""
+        """The given axes, or those of a new figure."""
         plt = pyplot()
         if ax is None:
             _, ax = plt.subplots(
@@ -55,8 +55,8 @@ class AbstractDisplay:
         panels = list(np.ravel(np.asarray(ax, object)))
         if len(panels) != count:
             raise ValueError(
-                f"This figure has {count} panels, but `ax` holds {len(panels)}: give "
-                f"{count} matplotlib axes, or none for a new figure."
+                f"This figure has {count} panels, but `ax` has {len(panels)}. Give "
+                f"{count} matplotlib axes, or None for a new figure."
             )
         self.ax_ = panels[0] if count == 1 else np.asarray(panels, object)
         self.figure_ = panels[0].figure
@@ -65,14 +65,14 @@ class AbstractDisplay:
 
 @dataclass
 class NodesDisplay(AbstractDisplay):
-    """Node scores of each hidden layer, largest first, and the line between on and off.
+    """Sorted node scores of each hidden layer, and the threshold of active nodes.
 
     Parameters
     ----------
-    scores
+    scores : sequence of ndarray of shape (n_nodes,)
         One array for each hidden layer: each node's share in what it feeds.
-    threshold
-        A node is on above this.
+    threshold : float, default=0.01
+        A node is active if its score is larger.
     """
 
     scores: Sequence[np.ndarray]
@@ -88,7 +88,7 @@ class NodesDisplay(AbstractDisplay):
         (ax,) = self._panels(ax)
         for index, scores in enumerate(self.scores):
             ordered = np.sort(scores)[::-1]
-            on = int((ordered > self.threshold).sum())
+            active = int((ordered > self.threshold).sum())
             name = f"layer {index + 1}: " if len(self.scores) > 1 else ""
             ax.plot(
                 np.arange(1, len(ordered) + 1),
@@ -97,14 +97,14 @@ class NodesDisplay(AbstractDisplay):
                 marker="o",
                 ms=4,
                 lw=1,
-                label=f"{name}{on} of {len(ordered)} on",
+                label=f"{name}{active} of {len(ordered)} active",
             )
         ax.axhline(
             self.threshold,
             color=GREY,
             ls="--",
             lw=1,
-            label=f"on above {self.threshold:g}",
+            label=f"active above {self.threshold:g}",
         )
         ax.set_yscale("log")
         ax.yaxis.set_major_formatter("{x:g}")
@@ -116,20 +116,20 @@ class NodesDisplay(AbstractDisplay):
 
 @dataclass
 class HistoryDisplay(AbstractDisplay):
-    """The bound over the steps of the training, and terms of it.
+    """The ELBO over the training steps, and its terms.
 
     Parameters
     ----------
-    step
+    step : ndarray of shape (n_records,)
         Step of each record.
-    bound
-        The bound, in nats a row.
-    terms
-        Its terms by name, in nats a row.
+    elbo : ndarray of shape (n_records,)
+        The ELBO, in nats per row.
+    terms : dict of str to ndarray of shape (n_records,)
+        Its terms by name, in nats per row.
     """
 
     step: np.ndarray
-    bound: np.ndarray
+    elbo: np.ndarray
     terms: dict[str, np.ndarray]
 
     @classmethod
@@ -139,18 +139,20 @@ class HistoryDisplay(AbstractDisplay):
         """Draw the history of a fitted estimator; see `plot`."""
         history, rows = estimator.history_, estimator.n_rows_
         parts = {name: values / rows for name, values in history.terms.items()}
-        return cls(history.step, history.bound / rows, parts).plot(ax, terms=terms)
+        return cls(history.step, history.elbo / rows, parts).plot(ax, terms=terms)
 
     def plot(self, ax: Any = None, *, terms: Iterable[str] = ()) -> Self:
         """Draw into `ax`, or into a new figure.
 
         Parameters
         ----------
-        terms
-            Names of terms to draw beside the bound: `model.history_.terms` for all.
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a new figure.
+        terms : iterable of str, default=()
+            Names of terms of the ELBO to draw too: `model.history_.terms` for all.
         """
         (ax,) = self._panels(ax)
-        drawn = {"bound": self.bound}
+        drawn = {"ELBO": self.elbo}
         for name in terms:
             if name not in self.terms:
                 raise ValueError(
@@ -161,14 +163,14 @@ class HistoryDisplay(AbstractDisplay):
             style = ("-", "--", ":")[index // len(SERIES) % 3]
             colour = SERIES[index % len(SERIES)]
             ax.plot(self.step, values, style, color=colour, lw=1.6, label=name)
-        self._look_at_the_end(ax, list(drawn.values()))
+        self._show_the_end(ax, list(drawn.values()))
         ax.set_xlabel("step")
-        ax.set_ylabel("nats a row")
+        ax.set_ylabel("nats per row")
         ax.legend(loc="best", fontsize="small", ncols=1 if len(drawn) < 6 else 2)
         return self
 
-    def _look_at_the_end(self, ax: Any, curves: list[np.ndarray]) -> None:
-        """Leave out the first steep steps, which would flatten all the rest."""
+    def _show_the_end(self, ax: Any, curves: list[np.ndarray]) -> None:
+        """Leave out the steep first steps, which would flatten the others."""
         late = [curve[len(curve) // 8 :] for curve in curves]
         values = np.concatenate(late)
         values = values[np.isfinite(values)]
@@ -180,25 +182,25 @@ class HistoryDisplay(AbstractDisplay):
 
 @dataclass
 class CalibrationDisplay(AbstractDisplay):
-    """Whether predicted probabilities hold.
+    """Calibration of the predictions.
 
-    For a regression two panels: a histogram of where the targets lie in their
-    predictive laws, which is flat when they hold, and how many targets the central
-    intervals of each level cover. For a classification one panel: how often the class
-    came, against its predicted probability.
+    A regression has two panels: a histogram of the probability integral transform
+    (PIT), which is flat for calibrated predictions, and the coverage of central
+    intervals against their level. A classification has one panel: the observed
+    frequency of a class against its predicted probability.
 
     Parameters
     ----------
-    predicted
+    predicted : ndarray of shape (n_points,)
         Levels of intervals, or predicted probabilities.
-    observed
-        The shares that came true.
-    error
-        Standard error of each share.
-    pit
-        For a regression: where each target lies in its predictive law, from 0 to 1.
-    label
-        What the probabilities are of.
+    observed : ndarray of shape (n_points,)
+        Coverage of the intervals, or observed frequencies.
+    error : ndarray of shape (n_points,)
+        Standard error of each of these.
+    pit : ndarray of shape (n_rows,), default=None
+        For a regression: the predictive cdf at each target.
+    label : str, default=""
+        Which probabilities they are.
     """
 
     predicted: np.ndarray
@@ -209,7 +211,7 @@ class CalibrationDisplay(AbstractDisplay):
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any, y: Any, *, ax: Any = None) -> Self:
-        """Draw the calibration of a fitted estimator on rows it has not seen."""
+        """Draw the calibration of a fitted estimator on new rows."""
         if hasattr(estimator, "classes_"):
             probability = estimator.predict_proba(X)
             return cls.from_probabilities(probability, y, estimator.classes_, ax=ax)
@@ -217,7 +219,7 @@ class CalibrationDisplay(AbstractDisplay):
 
     @classmethod
     def from_pit(cls, pit: np.ndarray, *, ax: Any = None) -> Self:
-        """Draw from the places of the targets in their predictive laws (P2)."""
+        """Draw the calibration from probability integral transforms (P2)."""
         pit = np.ravel(pit)
         levels = np.linspace(0, 1, 101)
         observed = coverage(pit, levels)
@@ -228,24 +230,29 @@ class CalibrationDisplay(AbstractDisplay):
     def from_probabilities(
         cls, probability: np.ndarray, y: Any, classes: np.ndarray, *, ax: Any = None
     ) -> Self:
-        """Draw from class probabilities: of the second class of two, or of the best."""
+        """Draw the calibration of class probabilities.
+
+        Of two classes it is that of the second class, of more that of the predicted
+        class.
+        """
         codes = np.searchsorted(classes, np.asarray(y))
         if len(classes) == 2:
-            chance, came = probability[:, 1], codes == 1
+            predicted, occurred = probability[:, 1], codes == 1
             label = f"probability of {classes[1]}"
         else:
             best = probability.argmax(1)
-            chance, came = probability.max(1), codes == best
+            predicted, occurred = probability.max(1), codes == best
             label = "probability of the predicted class"
-        parts = np.array_split(np.argsort(chance, kind="stable"), min(BINS, len(came)))
-        predicted = np.array([chance[part].mean() for part in parts])
-        observed = np.array([came[part].mean() for part in parts])
+        order = np.argsort(predicted, kind="stable")
+        parts = np.array_split(order, min(BINS, len(order)))
+        means = np.array([predicted[part].mean() for part in parts])
+        observed = np.array([occurred[part].mean() for part in parts])
         count = np.array([len(part) for part in parts])
-        error = np.sqrt(predicted * (1 - predicted) / count)
-        return cls(predicted, observed, error, label=label).plot(ax)
+        error = np.sqrt(means * (1 - means) / count)
+        return cls(means, observed, error, label=label).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw into `ax`, two of them for a regression, or into a new figure."""
+        """Draw into `ax` (two axes for a regression), or into a new figure."""
         *histogram, curve = self._panels(ax, count=1 if self.pit is None else 2)
         if self.pit is None:
             self._reliability(curve)
@@ -272,7 +279,7 @@ class CalibrationDisplay(AbstractDisplay):
         )
         ax.set_xlim(0, 1)
         ax.set_ylim(0, 1.25 * ax.get_ylim()[1])  # room for the legend
-        ax.set_xlabel("place of the target in its predictive law")
+        ax.set_xlabel("predictive cdf at the target (PIT)")
         ax.set_ylabel("density")
         ax.legend(loc="upper center", fontsize="small", ncols=2)
 
@@ -290,7 +297,7 @@ class CalibrationDisplay(AbstractDisplay):
         )
         ax.plot(self.predicted, self.observed, color=BLUE, lw=1.8, label="observed")
         ax.set_xlabel("level of the interval")
-        ax.set_ylabel("share of targets inside")
+        ax.set_ylabel("coverage")
         ax.legend(loc="upper left", fontsize="small")
 
     def _reliability(self, ax: Any) -> None:
@@ -307,26 +314,26 @@ class CalibrationDisplay(AbstractDisplay):
             label="observed ± 2 standard errors",
         )
         ax.set_xlabel(self.label, parse_math=False)
-        ax.set_ylabel("how often it came")
+        ax.set_ylabel("observed frequency")
         ax.legend(loc="lower right", fontsize="small")
 
 
 @dataclass
 class BandDisplay(AbstractDisplay):
-    """The prediction over one input, the others at their medians, with bands.
+    """The prediction over one input with bands, and the other inputs at their medians.
 
     Parameters
     ----------
-    grid
+    grid : ndarray of shape (n_points,)
         Values of the input.
-    curves
-        By name of target or class: the mean, and for each level the two ends.
-    levels
+    curves : dict of str to (ndarray, list of pairs of ndarray)
+        For each target or class the mean, and for each level the ends of the band.
+    levels : sequence of float
         Levels of the bands.
-    feature
+    feature : str
         Name of the input.
-    target
-        What the vertical axis shows.
+    target : str
+        Label of the vertical axis.
     """
 
     grid: np.ndarray
@@ -371,8 +378,8 @@ class BandDisplay(AbstractDisplay):
 
 def coverage(pit: np.ndarray, levels: Any) -> np.ndarray:
     """Share of targets inside the central interval of each level (P2)."""
-    place = np.sort(np.abs(2 * np.ravel(pit) - 1))
-    return np.searchsorted(place, np.asarray(levels), side="right") / len(place)
+    depth = np.sort(np.abs(2 * np.ravel(pit) - 1))
+    return np.searchsorted(depth, np.asarray(levels), side="right") / len(depth)
 
 
 def _unit_square(ax: Any) -> None:

@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from farrier import HorseshoeRegressor
 from farrier.views.report.content import (
     Case,
     Classification,
@@ -17,7 +16,7 @@ from farrier.views.report.content import (
 
 def case_of_classes(y, classes):
     model = type("Model", (), {"classes_": np.asarray(classes)})()
-    return Case(model, None, np.asarray(y), [], "y", {})
+    return Case(model, None, np.asarray(y), [], "y", {}, "classification")
 
 
 def test_confusion_counts():
@@ -52,8 +51,8 @@ def test_columns_are_described():
         Input("job", "category", np.array(["x", "x", "y", None], object), [1, 2]),
         Input("day", "date", pd.to_datetime(["2020-01-02", None]).to_numpy(object), []),
     ]
-    case = Case(HorseshoeRegressor(), None, np.array([1.0, 2.0]), columns, "pay", {})
-    rows = data_table(case).rows
+    y = np.array([1.0, 2.0])
+    rows = data_table(Case(None, None, y, columns, "pay", {}, "regression")).rows
     assert rows[0] == ["age", "number", "1", "3", "1 … 2 … 3"]
     assert rows[1] == ["job", "category", "1", "2", "x 67 %, y 33 %"]
     assert rows[2][2:4] == ["1", "1"]
@@ -61,7 +60,7 @@ def test_columns_are_described():
 
 
 @pytest.mark.parametrize(
-    ("found", "text"),
+    ("entry", "text"),
     [
         (0.0, "0"),
         (0.123456, "0.1235"),
@@ -71,8 +70,8 @@ def test_columns_are_described():
         (1e-7, "1e-07"),
     ],
 )
-def test_numbers_as_text(found, text):
-    assert number(found) == text
+def test_numbers_as_text(entry, text):
+    assert number(entry) == text
 
 
 def test_missing_values_are_named():

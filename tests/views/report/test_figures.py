@@ -1,4 +1,4 @@
-"""Figures that stand inside a page."""
+"""Figures as SVG elements of a page."""
 
 import xml.etree.ElementTree as ET
 
@@ -31,7 +31,7 @@ def test_many_inputs_give_the_largest():
 
 def test_colours_are_those_of_the_page():
     pit = np.random.default_rng(0).uniform(size=100)
-    histogram, curve = figures.calibration_of_places(pit)
+    histogram, curve = figures.calibration_of_pit(pit)
     for svg in (histogram, curve):
         assert "var(--blue)" in svg
         assert "var(--ink)" in svg

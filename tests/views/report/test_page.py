@@ -12,16 +12,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from farrier import HorseshoeClassifier, HorseshoeRegressor, write_report
+from farrier import (
+    HorseshoeClassifier,
+    HorseshoeRegressor,
+    Training,
+    write_report,
+)
 from farrier.tables import learn
 from farrier.tables.model import TableModel
 
-# Networks as small as these have nearly all nodes on, and say so.
+# Nearly all nodes of networks as small as these are active, which is a warning.
 pytestmark = pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
 SMALL = {
     "hidden_layer_sizes": (6,),
-    "learning_rate_init": 0.03,
-    "max_iter": 200,
+    "training": Training(learning_rate=0.03, max_iter=200),
     "n_draws": 32,
     "random_state": 0,
 }
@@ -101,17 +105,22 @@ def test_sections_and_facts(page, model):
     assert read.tags.count("svg") == 6
     text = read.text
     assert "Report on pay" in text
-    assert "Fitted to 90 rows of jobs.csv, tested here with 60." in text
+    assert "Fitted to 90 rows of jobs.csv, tested here on 60." in text
     mean = model.predict(table(60, seed=1))
     rmse = np.sqrt(np.mean((mean - table(60, seed=1)["pay"]) ** 2))
     assert f"root mean square error {rmse:.4g}" in text
     assert "90 % interval" in text
-    assert "It used its whole budget of steps." in text
+    assert "Training: whole budget used; 200 steps in " in text
+    assert "if the ELBO still rises, use a larger max_iter" in text
+    history = model.estimator.history_
+    assert f"at the end: {history.elbo[-1] / 90:.3f} nats per row" in text
+    active = f"{model.estimator.widths_[0]} of 6 active nodes"
+    assert active in text
     inside = model.scores(table(60, seed=1))
     for level in (50, 80, 90, 95):
         assert f"{level} % {100 * inside[f'coverage_{level}']:.1f} %" in text
     worst = model.log_density(table(60, seed=1)).argmin()
-    first = text.index("Worst rows Rows whose")
+    first = text.index("Worst rows The rows whose")
     assert f"noise {worst + 1} " in text[first : first + 500]
 
 
@@ -121,7 +130,7 @@ def test_it_needs_no_network_and_no_scripts(page):
     assert "script" not in read.tags
     assert all(address.startswith(("#", "data:")) for address in read.addresses)
     hosts = set(re.findall(r"https?://([^/\"]+)", text))
-    assert hosts <= {"www.w3.org"}  # the name of SVG, which nobody asks for
+    assert hosts <= {"www.w3.org"}  # the name space of SVG, which is not fetched
     assert "@import" not in text
     assert not re.search(r"url\((?!#)", text)
 
@@ -144,6 +153,7 @@ def test_of_a_classifier_with_an_array(tmp_path):
     wrong = np.mean(model.predict(X[100:]) != y[100:])
     assert f"error rate {100 * wrong:.2f} %" in read.text
     assert "observed ↓ predicted → low mid top" in read.text
+    assert "Classification by a Bayesian neural network" in read.text
     assert "probability of the predicted class" in read.text
 
 
@@ -153,6 +163,8 @@ def test_wrong_arguments_are_named(model, tmp_path):
         write_report(estimator, table(), tmp_path / "report.html")
     with pytest.raises(TypeError, match="TableModel, got str"):
         write_report("model", table(), tmp_path / "report.html")
+    with pytest.raises(TypeError, match=r"a fitted .* got HorseshoeRegressor"):
+        write_report(HorseshoeRegressor(), table(), tmp_path / "report.html")
     with pytest.raises(ValueError, match="one target, but `y` has 2 columns"):
         write_report(estimator, (np.ones((3, 2)), np.ones((3, 2))), tmp_path / "x")
     assert not list(tmp_path.iterdir())

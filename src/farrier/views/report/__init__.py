@@ -1,4 +1,4 @@
-"""One HTML page about a fitted model and a table with its targets."""
+"""An HTML report about a fitted model and rows with their targets."""
 
 from .page import write_report
 

@@ -1,4 +1,4 @@
-"""What the page says: plain tables and texts, worked out from a model and its rows."""
+"""The tables of the page, computed from a model and rows with their targets."""
 
 import math
 import platform
@@ -9,26 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from ...estimators import HorseshoeClassifier, HorseshoeRegressor
-from ...tables.model import TableModel
+from ...estimators import TableModel
+from ...fit import FittedModel
 from ...tables.table import as_frame
+from ..describe import Description, Width, describe_estimator
 from ..displays import coverage
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 ROUNDING = 1e-9  # of sums of probabilities
 WORST = 10
-SHOWN_COLUMNS = 8  # of the worst rows: the inputs that matter most
+SHOWN_COLUMNS = 8  # most important inputs, shown for the worst rows
 MOST_COLUMNS = 200
 MOST_CLASSES = 12  # of a confusion matrix
 VERSIONS = ("farrier", "jax", "numpy", "scikit-learn")
-KINDS = {"regression": HorseshoeRegressor, "classification": HorseshoeClassifier}
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of texts. The first column stands to the left, the others to the right.
+    """A table of strings; the first column is left-aligned, the others right-aligned.
 
-    `marks` may hold, for each cell, a number from 0 to 1 that shades it.
+    `marks` may contain a number from 0 to 1 for each cell, which shades it.
     """
 
     head: list[str]
@@ -38,43 +38,62 @@ class Table:
 
 @dataclass(frozen=True)
 class Input:
-    """One input as its user knows it: a column of a table, or of an array."""
+    """One column of a table or of an array.
+
+    Parameters
+    ----------
+    values
+        As they are in the table.
+    features
+        Numbers of the features that encode it.
+    """
 
     name: str
     kind: str
-    values: np.ndarray  # as they stand in the table
-    features: list[int]  # the numbers of the features that it became
+    values: np.ndarray
+    features: list[int]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A fitted estimator and the rows that it is tested with."""
+    """A fitted estimator and the rows that test it.
 
-    model: Any  # HorseshoeRegressor or HorseshoeClassifier
-    X: Any  # as the estimator takes it
+    Parameters
+    ----------
+    model
+        A fitted HorseshoeRegressor or HorseshoeClassifier.
+    X
+        The rows, as the estimator takes them.
+    about
+        What is known of the training table.
+    """
+
+    model: Any
+    X: Any
     y: np.ndarray
     inputs: list[Input]
     target: str
     about: dict[str, Any]
+    task: str
 
     @property
-    def task(self) -> str:
-        """What is predicted: "regression" or "classification"."""
-        return next(k for k, c in KINDS.items() if isinstance(self.model, c))
+    def description(self) -> Description:
+        """The description of the model."""
+        return describe_estimator(self.model)
 
 
 def case_of(model: Any, data: Any) -> Case:
     """The case of a TableModel with a frame, or of an estimator with (X, y)."""
     if isinstance(model, TableModel):
         return _case_of_table(model, data)
-    if not isinstance(model, tuple(KINDS.values())):
+    if not isinstance(getattr(model, "model_", None), FittedModel):
         raise TypeError(
             "A report is about a fitted HorseshoeRegressor, HorseshoeClassifier or "
             f"TableModel, got {type(model).__name__}."
         )
     if not isinstance(data, tuple) or len(data) != 2:
         raise TypeError(
-            "The report of an estimator needs its rows as a pair `(X, y)`, got "
+            "The report of an estimator requires its rows as a pair `(X, y)`, got "
             f"{type(data).__name__}."
         )
     X, y = data
@@ -82,15 +101,15 @@ def case_of(model: Any, data: Any) -> Case:
     if y.ndim > 1 and y.shape[1] > 1:
         raise ValueError(
             f"A report is about one target, but `y` has {y.shape[1]} columns. Fit one "
-            "model for each, or look at them with `plot_calibration` and `plot_band`."
+            "model for each, or use `plot_calibration` and `plot_band`."
         )
-    names = model._input_names()
-    columns = _columns_of(X)
+    description = describe_estimator(model)
+    columns = zip(description.input_names, _columns_of(X), strict=True)
     inputs = [
         Input(name, "number", values, [index])
-        for index, (name, values) in enumerate(zip(names, columns, strict=True))
+        for index, (name, values) in enumerate(columns)
     ]
-    return Case(model, X, y.reshape(-1), inputs, "y", {})
+    return Case(model, X, y.reshape(-1), inputs, "y", {}, description.task)
 
 
 def _case_of_table(model: TableModel, data: Any) -> Case:
@@ -99,13 +118,14 @@ def _case_of_table(model: TableModel, data: Any) -> Case:
     inputs, first = [], 0
     for column in model.columns.columns:
         count = len(column.feature_names)
-        own = [*range(first, first + count)]
+        numbers = [*range(first, first + count)]
         values = frame[column.name].to_numpy(object)
-        inputs.append(Input(column.name, column.kind, values, own))
+        inputs.append(Input(column.name, column.kind, values, numbers))
         first += count
     features = model.columns.features(frame)
     target = model.columns.target or "y"
-    return Case(model.estimator, features, y, inputs, target, model.about)
+    estimator, about = model.estimator, model.about
+    return Case(estimator, features, y, inputs, target, about, model.task)
 
 
 def _columns_of(X: Any) -> list[np.ndarray]:
@@ -118,7 +138,7 @@ def _columns_of(X: Any) -> list[np.ndarray]:
 
 
 def data_table(case: Case) -> Table:
-    """One row for each column: kind, missing and distinct values, what is typical."""
+    """One row for each column: kind, missing, distinct and typical values."""
     rows = [_described(entry) for entry in case.inputs[:MOST_COLUMNS]]
     kind = "number" if case.task == "regression" else "category"
     rows.append(_described(Input(case.target, kind, case.y, [])))
@@ -135,7 +155,7 @@ def _described(entry: Input) -> list[str]:
         try:
             low, middle, high = np.quantile(known.astype(float), [0, 0.5, 1])
             typical = f"{number(low)} … {number(middle)} … {number(high)}"
-        except ValueError:  # numbers that are written in words
+        except ValueError:  # numbers that are written as words
             typical = f"from {distinct[0]}"
     elif entry.kind == "date" and len(known):
         typical = f"{distinct[0]} … {distinct[-1]}"
@@ -158,32 +178,19 @@ def _is_missing(value: Any) -> bool:
 
 
 def nodes_table(model: Any) -> Table:
-    """Nodes built and on in each hidden layer."""
-    layers = zip(
-        model._built_widths,
-        model.widths_,
-        model.width_interval(0.9),
-        model.network_.widths,
-        strict=True,
-    )
-    rows = [
-        [f"{index}", str(built), str(on), f"{low} to {high}", str(now)]
-        for index, (built, on, (low, high), now) in enumerate(layers, start=1)
-    ]
-    head = ["hidden layer", "built", "on", "90 % interval", "in this model"]
-    if model.input_horseshoe:
-        rows.insert(0, _columns_row(model))
+    """Nodes of each hidden layer and, where columns have scales, the inputs."""
+    description = describe_estimator(model)
+    layers = enumerate(description.layers, start=1)
+    rows = [_width_row(str(index), width) for index, width in layers]
+    if description.columns is not None:
+        rows.insert(0, _width_row("inputs", description.columns))
+    head = ["hidden layer", "built", "active", "90 % interval", "in this model"]
     return Table(head, rows)
 
 
-def _columns_row(model: Any) -> list[str]:
-    """The columns of the table as the layer before the first."""
-    report = model._nodes.with_columns
-    low, high = report.width_interval(0.9)[0]
-    built = now = model.n_features_in_
-    if hasattr(model, "compaction_"):
-        now = model.compaction_.columns.sum()
-    return ["inputs", str(built), str(report.widths[0]), f"{low} to {high}", str(now)]
+def _width_row(name: str, width: Width) -> list[str]:
+    counts = [str(n) for n in (width.built, width.active, width.stored)]
+    return [name, *counts[:2], width.interval_text, counts[2]]
 
 
 def inputs_table(case: Case, shares: np.ndarray) -> Table:
@@ -195,11 +202,11 @@ def inputs_table(case: Case, shares: np.ndarray) -> Table:
         for i in order
     ]
     head = ["input", "share", "5 %", "95 %"]
-    if case.model.input_horseshoe:
-        head.append("on")
+    if (nodes := case.model.model_.nodes.of_columns) is not None:
+        head.append("active")
         for row, i in zip(rows, order, strict=True):
             features = case.inputs[i].features
-            row.append("yes" if case.model.features_on_[features].any() else "no")
+            row.append("yes" if nodes.active[0][features].any() else "no")
     return Table(head, rows)
 
 
@@ -210,7 +217,7 @@ def settings_table(model: Any) -> Table:
 
 
 def versions_table() -> Table:
-    """What the page was made with."""
+    """Versions of Python and of the packages that matter."""
     rows = [[name, version(name)] for name in VERSIONS]
     return Table(["package", "version"], [["Python", platform.python_version()], *rows])
 
@@ -229,14 +236,14 @@ class Regression:
 
     @classmethod
     def of(cls, case: Case) -> "Regression":
-        """Predict."""
+        """Predict the rows of a case."""
         mean, std = case.model.predict(case.X, return_std=True)
         y = case.y.astype(float)
-        place, density = case.model.pit(case.X, y), case.model.log_density(case.X, y)
-        return cls(np.ravel(mean), np.ravel(std), np.ravel(place), density)
+        pit, density = case.model.pit(case.X, y), case.model.log_density(case.X, y)
+        return cls(np.ravel(mean), np.ravel(std), np.ravel(pit), density)
 
     def scores(self, case: Case) -> Table:
-        """Errors with their standard errors, beside those of the mean of the rows."""
+        """Scores with standard errors, and the spread of the target to compare with."""
         error = self.mean - case.y
         square, width = error**2, np.abs(error)
         rmse = math.sqrt(square.mean())
@@ -245,7 +252,7 @@ class Regression:
             ["root mean square error", number(rmse), number(of_square)],
             ["mean absolute error", number(width.mean()), number(_error(width))],
             [
-                "log density, nats a row",
+                "log density, nats per row",
                 f"{self.density.mean():.3f}",
                 f"{_error(self.density):.3f}",
             ],
@@ -254,9 +261,9 @@ class Regression:
         return Table(["", "value", "standard error"], rows)
 
     def coverage(self, case: Case) -> Table:
-        """Targets within central intervals."""
-        found, rows = coverage(self.pit, LEVELS), []
-        for level, share in zip(LEVELS, found, strict=True):
+        """Coverage of central intervals."""
+        rows, shares = [], coverage(self.pit, LEVELS)
+        for level, share in zip(LEVELS, shares, strict=True):
             low, high = case.model.predict_interval(case.X, level)
             error = math.sqrt(level * (1 - level) / len(case.y))
             rows.append(
@@ -267,17 +274,17 @@ class Regression:
                     number(float(np.mean(high - low))),
                 ]
             )
-        head = ["interval", "targets inside", "allowed by chance", "mean width"]
+        head = ["interval", "coverage", "± 2 standard errors", "mean width"]
         return Table(head, rows)
 
     def worst(self, case: Case, order: np.ndarray) -> Table:
         """The rows with the lowest log density."""
         rows = np.argsort(self.density, kind="stable")[:WORST]
-        facts = [
+        cells = [
             [number(case.y[i]), number(self.mean[i]), number(self.std[i])] for i in rows
         ]
         head = [f"observed {case.target}", "predicted", "± sd"]
-        return _worst(case, rows, order, head, facts, self.density)
+        return _worst(case, rows, order, head, cells, self.density)
 
 
 @dataclass(frozen=True)
@@ -290,7 +297,7 @@ class Classification:
 
     @classmethod
     def of(cls, case: Case) -> "Classification":
-        """Predict."""
+        """Predict the rows of a case."""
         probability = case.model.predict_proba(case.X)
         density = case.model.log_density(case.X, case.y)
         return cls(probability, np.searchsorted(case.model.classes_, case.y), density)
@@ -301,7 +308,7 @@ class Classification:
         return self.probability.argmax(1)
 
     def scores(self, case: Case) -> Table:
-        """Errors with their standard errors."""
+        """Scores with standard errors, and the error rate of the largest class."""
         wrong = (self.best != self.codes).astype(float)
         truth = np.eye(len(case.model.classes_))[self.codes]
         brier = ((self.probability - truth) ** 2).sum(1)
@@ -313,7 +320,7 @@ class Classification:
                 f"{100 * _error(wrong):.2f} %",
             ],
             [
-                "log density, nats a row",
+                "log density, nats per row",
                 f"{self.density.mean():.3f}",
                 f"{_error(self.density):.3f}",
             ],
@@ -323,7 +330,7 @@ class Classification:
         return Table(["", "value", "standard error"], rows)
 
     def confusion(self, case: Case) -> Table:
-        """Rows: what it was. Columns: what was predicted. The most frequent classes."""
+        """Rows counted by observed and predicted label, for the most frequent ones."""
         classes = case.model.classes_
         counts = np.zeros((len(classes), len(classes)), int)
         np.add.at(counts, (self.codes, self.best), 1)
@@ -339,33 +346,33 @@ class Classification:
         return Table(head, rows, [[0.0, *line] for line in marks.tolist()])
 
     def coverage(self, case: Case) -> Table:
-        """Labels within the smallest sets of classes of a given probability."""
+        """Coverage of the smallest sets of classes that reach a given probability."""
         order = np.argsort(-self.probability, axis=1, kind="stable")
         ordered = np.take_along_axis(self.probability, order, axis=1)
         before = ordered.cumsum(1) - ordered  # of all that are more probable
-        place = (order == self.codes[:, None]).argmax(1)
+        rank = (order == self.codes[:, None]).argmax(1)
         rows = []
         for level in LEVELS:
             size = np.maximum((before < level - ROUNDING).sum(1), 1)
             rows.append(
                 [
                     f"{100 * level:g} %",
-                    f"{100 * (place < size).mean():.1f} %",
+                    f"{100 * (rank < size).mean():.1f} %",
                     f"{size.mean():.2f}",
                 ]
             )
-        return Table(["set of classes", "labels inside", "mean size"], rows)
+        return Table(["set of classes", "coverage", "mean size"], rows)
 
     def worst(self, case: Case, order: np.ndarray) -> Table:
         """The rows whose label had the lowest probability."""
         rows = np.argsort(self.density, kind="stable")[:WORST]
-        classes, own = case.model.classes_, np.exp(self.density)
-        facts = [
-            [str(case.y[i]), str(classes[self.best[i]]), f"{100 * own[i]:.2g} %"]
+        classes, observed = case.model.classes_, np.exp(self.density)
+        cells = [
+            [str(case.y[i]), str(classes[self.best[i]]), f"{100 * observed[i]:.2g} %"]
             for i in rows
         ]
         head = [f"observed {case.target}", "predicted", "P(observed)"]
-        return _worst(case, rows, order, head, facts, self.density)
+        return _worst(case, rows, order, head, cells, self.density)
 
 
 def _worst(
@@ -373,18 +380,19 @@ def _worst(
     rows: np.ndarray,
     order: Sequence[int] | np.ndarray,
     head: list[str],
-    facts: list[list[str]],
+    cells: list[list[str]],
     density: np.ndarray,
 ) -> Table:
+    """The worst rows with the values of the most important inputs."""
     shown = [case.inputs[index] for index in order[:SHOWN_COLUMNS]]
     lines = [
         [
             str(row + 1),
-            *fact,
+            *of_row,
             f"{density[row]:.2f}",
             *(value(entry.values[row]) for entry in shown),
         ]
-        for row, fact in zip(rows, facts, strict=True)
+        for row, of_row in zip(rows, cells, strict=True)
     ]
     names = [entry.name for entry in shown]
     return Table(["row", *head, "log density", *names], lines)
@@ -393,19 +401,19 @@ def _worst(
 # -- numbers as text -------------------------------------------------------------------
 
 
-def number(found: Any) -> str:
-    """Four digits, without an exponent where none is needed."""
-    size = abs(float(found))
+def number(entry: Any) -> str:
+    """A number with four digits, and with an exponent only where it needs one."""
+    size = abs(float(entry))
     if size >= 1e6 or 0 < size < 1e-4:
-        return f"{found:.3g}"
-    return f"{found:,.0f}" if size >= 1e4 else f"{found:.4g}"
+        return f"{entry:.3g}"
+    return f"{entry:,.0f}" if size >= 1e4 else f"{entry:.4g}"
 
 
-def value(found: Any) -> str:
-    """An entry of a table."""
-    if _is_missing(found):
+def value(entry: Any) -> str:
+    """An entry of a table as a string."""
+    if _is_missing(entry):
         return "missing"
-    return number(found) if isinstance(found, float | np.floating) else str(found)
+    return number(entry) if isinstance(entry, float | np.floating) else str(entry)
 
 
 def _percent(share: float) -> str:

@@ -1,4 +1,4 @@
-"""Figures as SVG that stands inside a page: it takes the page's colours and font."""
+"""Figures as SVG elements for the page, with its colours and its font."""
 
 import io
 import re
@@ -20,7 +20,7 @@ from ..displays import (
     pyplot,
 )
 
-INK, LINE = "#123450", "#123451"  # stand for the page's colours of text and of lines
+INK, LINE = "#123450", "#123451"  # replaced by the page's colours of text and lines
 VARIABLES = {
     INK: "var(--ink)",
     LINE: "var(--line)",
@@ -33,7 +33,7 @@ VARIABLES = {
 }
 STYLE = {
     "svg.fonttype": "none",
-    "text.parse_math": False,  # a name may hold a dollar sign
+    "text.parse_math": False,  # a name may contain a dollar sign
     "font.size": 10,
     "text.color": INK,
     "axes.labelcolor": INK,
@@ -61,18 +61,18 @@ def nodes(model: Any) -> list[str]:
 
 
 def history(model: Any) -> list[str]:
-    """The bound, and beside it the log likelihood and the sum of all divergences."""
-    found, rows = model.history_, model.n_rows_
+    """The ELBO, the log likelihood and the sum of all KL terms."""
+    past, rows = model.history_, model.n_rows_
     terms = {
-        "log likelihood": found.log_likelihood / rows,
-        "divergences": sum(found.kl.values()) / rows,
+        "log likelihood": past.log_likelihood / rows,
+        "KL terms": sum(past.kl.values()) / rows,
     }
-    display = HistoryDisplay(found.step, found.bound / rows, terms)
+    display = HistoryDisplay(past.step, past.elbo / rows, terms)
     return svgs("history", lambda axes: display.plot(axes[0], terms=terms))
 
 
-def calibration_of_places(pit: np.ndarray) -> list[str]:
-    """Places of the targets in their predictive laws, and coverage."""
+def calibration_of_pit(pit: np.ndarray) -> list[str]:
+    """Histogram of probability integral transforms, and coverage of intervals."""
     draw = lambda axes: CalibrationDisplay.from_pit(pit, ax=axes)
     return svgs("calibration", draw, panels=2)
 
@@ -80,14 +80,14 @@ def calibration_of_places(pit: np.ndarray) -> list[str]:
 def calibration_of_classes(
     probability: np.ndarray, y: np.ndarray, classes: np.ndarray
 ) -> list[str]:
-    """How often the class came, against its probability."""
+    """Observed frequency of a class against its probability."""
     show = CalibrationDisplay.from_probabilities
     draw = lambda axes: show(probability, y, classes, ax=axes[0])
     return svgs("calibration", draw)
 
 
 def observed(mean: np.ndarray, y: np.ndarray, target: str) -> list[str]:
-    """Observed against predicted, and the line on which they are equal."""
+    """Observed against predicted values, and the line on which they are equal."""
     every = -(-len(y) // MOST_POINTS)
     ends = [min(mean.min(), y.min()), max(mean.max(), y.max())]
 
@@ -107,14 +107,14 @@ def inputs(names: list[str], shares: np.ndarray) -> list[str]:
     """Score of each input with its 90 % interval, largest on top."""
     low, middle, high = np.quantile(shares, [0.05, 0.5, 0.95], axis=0)
     order = np.argsort(-middle, kind="stable")[:MOST_BARS][::-1]
-    place = np.arange(len(order))
+    positions = np.arange(len(order))
 
     def draw(axes: list[Any]) -> None:
         (ax,) = axes
-        ax.barh(place, middle[order], color=BLUE, alpha=0.6, height=0.65)
+        ax.barh(positions, middle[order], color=BLUE, alpha=0.6, height=0.65)
         for row, index in enumerate(order):
             ax.plot([low[index], high[index]], [row, row], color=ORANGE, lw=1.6)
-        ax.set_yticks(place, [shortened(names[index]) for index in order])
+        ax.set_yticks(positions, [shortened(names[index]) for index in order])
         ax.set_ylim(-0.6, len(order) - 0.4)
         ax.set_xlim(0, None)
         ax.set_xlabel("share of the target's variance, with 90 % interval")
@@ -129,22 +129,22 @@ def svgs(
     panels: int = 1,
     height: float = HEIGHT,
 ) -> list[str]:
-    """What `draw` puts into so many axes, each as one SVG element."""
-    pyplot()  # an error that names the extra, where matplotlib is missing
+    """Draw into `panels` axes, and return each as one SVG element."""
+    pyplot()  # raises an error that names the extra if matplotlib is missing
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     style: dict[Any, Any] = {**STYLE, "svg.hashsalt": name}
     with rc_context(style):
-        made = [
+        drawn = [
             Figure(figsize=(WIDTH, height), layout="constrained") for _ in range(panels)
         ]
-        draw([figure.subplots() for figure in made])
-        return [_svg(figure) for figure in made]
+        draw([figure.subplots() for figure in drawn])
+        return [_svg(figure) for figure in drawn]
 
 
 def _svg(figure: Any) -> str:
-    """One element, without a size, an XML head and names that could meet others."""
+    """One SVG element without size, XML header, and ids that could occur twice."""
     file = io.StringIO()
     figure.savefig(file, format="svg", metadata=NO_METADATA)
     text = file.getvalue()
@@ -159,5 +159,5 @@ def _svg(figure: Any) -> str:
 
 
 def shortened(text: str, most: int = 24) -> str:
-    """A text that leaves room for the figure."""
+    """A text of at most `most` characters, which leaves room for the figure."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
