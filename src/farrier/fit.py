@@ -30,7 +30,6 @@ from .infer.predict import summarise
 from .infer.relevance import input_shares
 from .infer.sample.chains import Fit, for_each, refine, samples_all
 from .infer.sample.settings import AbstractRefinement, Sampling
-from .model.distributions import NormalMixture
 from .model.likelihoods import AbstractLikelihood
 from .model.network import Network
 from .model.posterior import AbstractPosterior, VariationalPosterior, stored
@@ -215,8 +214,8 @@ class FittedModel:
         of_all = draw_groups(fits, self.posterior.draws)
         every = np.arange(self.draws) * len(of_all) // self.draws
         group = jnp.asarray(of_all[every])
-        cdf = NormalMixture.leave_one_out_cdf
-        position = summarise(cdf, self.predictor, rows.x, rows.y, args=(group,))
+        cdf, args = "leave_one_out_cdf", (group,)
+        position = summarise(cdf, self.predictor, rows.x, rows.y, args=args)
         return intervals.depths(np.asarray(position, float), rows.weight)
 
     @cached_property

@@ -14,11 +14,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..fit import Units
 from ..infer import intervals
 from ..infer.predict import sample_targets, summarise
-from ..model.distributions import NormalMixture
 from ..model.likelihoods import NOISES, AbstractLikelihood, AbstractNoise
 from ..scale.placement import ONE_DEVICE, AbstractPlacement
 from ..scale.rows import ConvertedRows, RowSource
-from ..units import Standardiser
+from ..units import Standardiser, identity_units
 from .base import Callback, CheckedRows, CheckedSource
 from .checks import (
     Unchecked,
@@ -234,7 +233,10 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         learned = self._names_of(source, x.shape[1])
         columns = None if y.ndim == 1 else y.shape[1]
         if start is None:
-            units = Units(self._source_units(statistics), statistics.y.standardiser())
+            target = statistics.y.standardiser()
+            if not standardises(self.likelihood):
+                target = identity_units(columns or 1)
+            units = Units(self._source_units(statistics), target)
         else:
             self._check_targets(columns)
             units = start.units
@@ -250,6 +252,8 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         return CheckedSource(rows, sample, units, statistics.x.weight, learned)
 
     def _target_units(self, y: np.ndarray, weight: np.ndarray) -> Standardiser:
+        if not standardises(self.likelihood):
+            return identity_units(y.shape[1])
         return Standardiser.create(y, weight)
 
     def _likelihood_of(
@@ -261,8 +265,8 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
 
     # -- predictions ---------------------------------------------------------------
 
-    def _summary(self, summary: Callable, rows: np.ndarray, *values: Any) -> Any:
-        """A summary of the predictive distribution of rows in standard units."""
+    def _summary(self, summary: str, rows: np.ndarray, *values: Any) -> Any:
+        """A method of the predictive distribution, by name, in standard units."""
         arrays = [value for value in values if isinstance(value, np.ndarray)]
         args = tuple(value for value in values if not isinstance(value, np.ndarray))
         return summarise(summary, self._fitted.predictor, rows, *arrays, args=args)
@@ -306,7 +310,7 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         std : ndarray of the same shape
             Only with `return_std`.
         """
-        mean, noise, model = self._summary(NormalMixture.moments, self._in_units(X))
+        mean, noise, model = self._summary("moments", self._in_units(X))
         mean = self._shaped(self._y_units.undo(np.asarray(mean, float)))
         if not return_std:
             return mean
@@ -356,12 +360,12 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         """Ends of the central interval of each target, of this probability."""
         tail = 0.5 - depth / 2
         levels = jnp.asarray([tail, 1 - tail], float)
-        ends = np.asarray(self._summary(NormalMixture.quantiles, rows, levels), float)
+        ends = np.asarray(self._summary("quantiles", rows, levels), float)
         low, high = (self._y_units.undo(ends[..., i]) for i in range(2))
         return low, high
 
     def _curves(self, rows: np.ndarray, levels: list[float]) -> Curves:
-        mean, *_ = self._summary(NormalMixture.moments, rows)
+        mean, *_ = self._summary("moments", rows)
         mean = self._y_units.undo(np.asarray(mean, float))
         depths = [
             intervals.depth_at(level, self._depths("calibrated")) for level in levels
@@ -383,7 +387,7 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         -------
         noise, model : ndarray of shape (n_rows,) or (n_rows, n_targets)
         """
-        _, *parts = self._summary(NormalMixture.moments, self._in_units(X))
+        _, *parts = self._summary("moments", self._in_units(X))
         noise, model = (self._shaped(part * self._y_units.scale**2) for part in parts)
         return noise, model
 
@@ -397,7 +401,7 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         check_is_fitted(self)
         checked = self._check_rows(X, y, None, reset=False)
         rows, y = self._fitted.units.x(checked.x), self._y_units(checked.y)
-        density = self._summary(NormalMixture.log_density, rows, y)
+        density = self._summary("log_density", rows, y)
         return np.asarray(density, float) - np.log(self._y_units.scale).sum()
 
     def pit(self, X: Unchecked, y: Unchecked, method: str = "calibrated") -> np.ndarray:
@@ -415,7 +419,7 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         depths = self._depths(method)
         checked = self._check_rows(X, y, None, reset=False)
         rows, y = self._fitted.units.x(checked.x), self._y_units(checked.y)
-        position = self._summary(NormalMixture.cdf, rows, y)
+        position = self._summary("cdf", rows, y)
         return self._shaped(intervals.calibrated(np.asarray(position, float), depths))
 
     def sample_y(
@@ -445,6 +449,11 @@ def checked_likelihood(likelihood: Any) -> Any:
     if hasattr(likelihood, "build"):  # an object of the user's own
         return likelihood
     return checked_choice("likelihood", likelihood, NOISES, AbstractNoise)
+
+
+def standardises(likelihood: Any) -> bool:
+    """Whether targets are brought to mean 0 and standard deviation 1 for it."""
+    return getattr(likelihood, "standardises_targets", True)
 
 
 def _validated(
