@@ -466,7 +466,8 @@ def complete(
 
 def model_so_far(plan: Plan, run: Run) -> FittedModel:
     """The variational model of one run, before or after its end."""
-    network, recipe = run.state.result, plan.recipe
+    # Between two chunks of several fits, their arrays are those of NumPy.
+    network, recipe = converted(run.state.result, jnp.asarray), plan.recipe
     return FittedModel(
         posterior=VariationalPosterior.create(
             network, recipe.draws, key=key_for(plan.seed, "predict")
