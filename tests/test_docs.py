@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 import typer.main
 
+import farrier
 from benchmarks import command as benchmarks_command
 from experiments import command as experiments_command
 from experiments._names import NAMES
-import farrier
 from farrier import Training
 from farrier.cli.app import app
 

@@ -18,7 +18,7 @@ import pytest
 from scipy import integrate, stats
 
 from farrier import ArrayRows, HorseshoeRegressor, Nuts, Training
-from farrier.core.families import LogNormal
+from farrier.core.families import Conditional, LogNormal
 from farrier.model.distributions import AbstractTargetDistribution, NormalMixture
 
 PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
@@ -177,6 +177,27 @@ def test_quantiles_by_bisection_are_those_by_newton():
             distribution, jnp.asarray(level)
         )
         np.testing.assert_allclose(bisection, newton, rtol=1e-9, atol=1e-9)
+
+
+def test_the_likelihood_of_counts_is_that_of_scipy(page):
+    likelihood, random = page["PoissonLikelihood"](2), np.random.default_rng(5)
+    y = random.poisson(3, (4, 2)).astype(float)
+    loc, variance = random.normal(size=(2, 4)), random.gamma(1, 0.2, (2, 4))
+    arrays = [jnp.asarray(v) for v in (loc, variance, np.zeros((2, 4)))]
+    f = Conditional(jnp.ones((1, 4)), *arrays)
+    ours = likelihood.expected_log_density(jnp.asarray(y), f)
+    points, weights = np.polynomial.hermite_e.hermegauss(40)
+    drawn = loc[..., None] + np.sqrt(variance)[..., None] * points
+    log_p = stats.poisson(np.exp(drawn)).logpmf(y.T[..., None])
+    expected = (log_p @ weights / weights.sum()).sum(0)
+    np.testing.assert_allclose(ours, expected, rtol=1e-8)
+    first, second = random.normal(size=(2, 4, 2))
+    weight = np.array([1.0, 2.0, 0.0, 3.0])
+    args = jnp.asarray(y), jnp.asarray(weight)
+    marginal = lambda f: likelihood.log_marginal(args[0], jnp.asarray(f), args[1])
+    log_p = lambda f: weight @ stats.poisson(np.exp(f)).logpmf(y).sum(1)
+    change = marginal(first) - marginal(second)
+    np.testing.assert_allclose(change, log_p(first) - log_p(second))
 
 
 @pytest.fixture(scope="module")

@@ -120,7 +120,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: the command line starts without JAX."""
+    """Import a public name when first used: the command line starts without JAX."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name], __name__), name)
     if name == "portable":
