@@ -83,8 +83,8 @@ def to_file(model: FittedModel, more: dict[str, Any]) -> tuple[dict, dict]:
     """Header and arrays of a model, with more plain values such as the settings."""
     known = {n: getattr(model, n) for n in COMPUTED if model.is_computed(n)}
     if model.is_compact:  # its posterior is that of the model
-        parts = vars(known["compaction"]).items()
-        known["compaction"] = {n: v for n, v in parts if n != "posterior"}
+        known["compaction"] = dict(vars(known["compaction"]))
+        del known["compaction"]["posterior"]
     lean = dataclasses.replace(model, **LEFT_OUT)
     try:
         return persist.encode({"model": lean, **known, "more": more}, CLASSES)
@@ -104,8 +104,7 @@ def from_file(structure: Any, arrays: dict) -> tuple[FittedModel, dict[str, Any]
     if isinstance(model.posterior, VariationalPosterior):
         model = dataclasses.replace(model, network=model.posterior.network)
     if model.is_compact:
-        parts = tree["compaction"]
-        tree["compaction"] = Compaction(posterior=model.posterior, **parts)
+        tree["compaction"] = Compaction(model.posterior, **tree["compaction"])
     _check(model, tree)
     return model.computed(**tree), more
 
