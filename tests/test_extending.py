@@ -6,10 +6,13 @@ is compared with the page. Its classes are then checked by themselves.
 
 import inspect
 import json
+import pickle
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import jax.numpy as jnp
@@ -23,7 +26,7 @@ from farrier.model.distributions import AbstractTargetDistribution, NormalMixtur
 
 PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
 SHORT = Training(max_iter=60)
-quiet = pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
 
 RUN = """
 import contextlib, io, json, sys, warnings
@@ -45,13 +48,17 @@ def blocks() -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def page() -> dict[str, Any]:
+def page() -> Iterator[dict[str, Any]]:
     """What the page defines, without its fits."""
-    names: dict[str, Any] = {"__name__": "page"}
+    module = ModuleType("page_of_extending")
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    names = vars(module)
     for block, _ in blocks():
         if ".fit(" not in block and "model" not in re.findall(r"^\w+", block, re.M):
             exec(compile(block, PAGE.name, "exec"), names)
-    return names
+    yield names
+    monkeypatch.undo()
 
 
 def split(text: str) -> tuple[list[str], np.ndarray]:
@@ -114,17 +121,24 @@ def test_kl_of_the_prior_is_its_integral(page):
     np.testing.assert_allclose(prior.log_density(jnp.asarray(log_s)), log_p)
 
 
-@quiet
-def test_a_prior_is_sampled_and_combined_too(page):
-    prior = page["ExponentialNodes"](node_scale=0.1)
-    settings: dict = {"prior": prior, "training": SHORT, "random_state": 0}
-    rows = page["X_train"][:40], page["y_train"][:40]
+def test_both_are_sampled_and_combined_too(page):
+    settings: dict = {
+        "prior": page["ExponentialNodes"](node_scale=0.1),
+        "likelihood": page["Poisson"](),
+        "training": SHORT,
+        "random_state": 0,
+    }
+    x = page["X"][:40]
+    y = np.round(np.exp(1 + page["signal"][:40]))
     short = Nuts(chains=2, warm_up=150, draws=10, depth=2)
-    sampled = HorseshoeRegressor((4,), refine=short, **settings).fit(*rows)
+    sampled = HorseshoeRegressor((4,), refine=short, **settings).fit(x, y)
     assert sampled.sampling_.chains == 2
-    assert np.isfinite(sampled.predict(page["X_test"])).all()
-    several = HorseshoeRegressor((4,), n_restarts=2, **settings).fit(*rows)
+    several = HorseshoeRegressor((4,), n_restarts=2, **settings).fit(x, y)
     assert len(several.restarts_) == 2
+    for model in (sampled, several):
+        mean, std = model.predict(x, return_std=True)
+        assert (mean > 0).all()
+        assert (std**2 >= mean).all()
 
 
 def mixture(page: dict[str, Any]) -> tuple[Any, np.ndarray]:
@@ -210,7 +224,6 @@ def counts(page) -> HorseshoeRegressor:
     return model.fit(page["X"], y)
 
 
-@quiet
 def test_counts_are_not_standardised(page, counts):
     units = counts.model_.units.y
     assert (units.mean, units.scale) == (0, 1)
@@ -240,9 +253,12 @@ def test_a_likelihood_is_compacted_plotted_and_calibrated(page, counts):
     assert (counts.pit(page["X_test"], np.full(100, 2)) >= 0).all()
 
 
-def test_what_is_not_farrier_s_is_not_written_to_a_file(counts, tmp_path):
+def test_a_likelihood_is_pickled_and_not_written_to_a_file(page, counts, tmp_path):
     with pytest.raises(TypeError, match="stay in memory"):
         counts.save(tmp_path / "model.safetensors")
+    again = pickle.loads(pickle.dumps(counts))
+    expected = counts.predict(page["X_test"])
+    np.testing.assert_array_equal(again.predict(page["X_test"]), expected)
 
 
 def test_targets_that_cannot_be_sampled_are_named(page, counts):
