@@ -29,7 +29,7 @@ class AbstractDistribution(eqx.Module):
     def check_values(
         self, y: Float[Array, "rows targets"] | Int[Array, " rows"]
     ) -> tuple[Float[Array, "rows _"], Float[Array, " rows"], Float[Array, " rows"]]:
-        """What compaction must not change, its scale, and the log density of `y`."""
+        """Values that compaction must keep, their scale, and the log density of `y`."""
 
     @abc.abstractmethod
     def log_density(
@@ -87,7 +87,7 @@ class AbstractTargetDistribution(AbstractDistribution):
     ) -> Float[Array, "draws rows"]:
         """Importance weights of the draws for the posterior without each row (P3).
 
-        They are truncated: none is over 1 / sqrt(draws) of their sum.
+        They are truncated at 1 / sqrt(draws) of their sum.
         """
         total = lambda values: segment_sum(values, group, len(group))[group]
         log_r = -self.component_log_density(y).sum(-1)
