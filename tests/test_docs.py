@@ -1,8 +1,11 @@
 """The documentation is true: its Python runs, its commands have such options."""
 
+import importlib
 import re
 import shlex
 import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +14,12 @@ import numpy as np
 import pytest
 import typer.main
 
+import farrier
 from benchmarks import command as benchmarks_command
 from experiments import command as experiments_command
 from experiments._names import NAMES
+from farrier import Training
 from farrier.cli.app import app
-from farrier.estimators import base
 
 ROOT = Path(__file__).parents[1]
 BUILT = {"_build", "gallery"}  # folders that `make docs` fills
@@ -40,24 +44,92 @@ def each(pages: list[Path], *languages: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("page", chosen, ids=names)
 
 
+def shorten(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cap the budget of every fit whose `max_iter` is "auto"."""
+    whole = Training.config
+
+    def config(self: Training, rows: int, **settings: Any) -> Any:
+        given = whole(self, rows, **settings)
+        return given if self.max_iter != "auto" else replace(given, steps=steps)
+
+    monkeypatch.setattr(Training, "config", config)
+
+
 def run(page: Path, steps: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """All blocks of a page, one after the other; the names that they leave."""
+    """All blocks of a page, one after the other; the names that they define."""
     matplotlib.use("agg")
-    for name in ("STEPS", "STEPS_FEW_ROWS", "MOST_STEPS"):
-        monkeypatch.setattr(base, name, steps)
-    # Which compiles a program of its own, to warn of widths that so few steps leave.
-    monkeypatch.setattr(base.NetworkEstimator, "_warn_of_widths", lambda self: None)
+    shorten(steps, monkeypatch)
     names: dict[str, Any] = {"__name__": page.stem}
     for block in blocks(page, "python"):
         exec(compile(block, page.name, "exec"), names)
     return names
 
 
-@each(DOCS, "python")
+@each([page for page in DOCS if page.name != "extending.md"], "python")
 @pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run(page, STEPS, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "example", sorted(ROOT.glob("docs/examples/*.py")), ids=lambda path: path.stem
+)
+@pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
+def test_examples_of_the_gallery_run(example, monkeypatch):
+    matplotlib.use("agg")
+    shorten(STEPS, monkeypatch)
+    exec(compile(example.read_text("utf-8"), example.name, "exec"), {})
+    matplotlib.pyplot.close("all")
+
+
+# -- the public names ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", farrier.__all__)
+def test_a_public_name_is_imported_and_described(name):
+    value = getattr(farrier, name)
+    assert (value.__doc__ or "").strip()
+    assert name in dir(farrier)
+    if isinstance(value, type):
+        # A dataclass without a docstring gets its signature as one.
+        assert not value.__doc__.startswith(f"{name}(")
+
+
+def test_public_names_are_sorted_and_all_on_the_page():
+    names = farrier.__all__
+    assert [*names] == sorted(names)
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    module = {"datasets", "export", "portable", "presets"}
+    for name in {*names} - module:
+        assert re.search(rf"^\.\. auto\w+:: {name}$", page, re.MULTILINE), name
+    for name in module:
+        assert importlib.import_module(getattr(farrier, name).__name__)
+        assert re.search(rf"module:: farrier\.(export\.)?{name}$", page, re.MULTILINE)
+
+
+def test_names_on_the_page_exist():
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    home = farrier
+    directive = r"^\.\. (currentmodule|automodule|auto\w+):: (\S+)$"
+    for kind, name in re.findall(directive, page, re.MULTILINE):
+        if kind in ("currentmodule", "automodule"):
+            home = importlib.import_module(name)
+        else:
+            assert hasattr(home, name), name
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(AttributeError, match="KlRelease"):
+        farrier.KlRelease  # noqa: B018
+
+
+def test_import_farrier_does_not_import_jax():
+    code = "import sys, farrier; print(sorted({'jax', 'sklearn'} & {*sys.modules}))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")

@@ -3,9 +3,9 @@ A cubic from twenty points
 ==========================
 
 Twenty noisy points of a cubic, and a network of 100 nodes: five times as many nodes as
-points. The horseshoe prior leaves a handful of them on. Beyond the points the nodes go
-on in straight lines: the band widens, but the network does not know that the curve
-bends away.
+points. Under the horseshoe prior a handful of them are active. Beyond the points the
+prediction goes on in straight lines: the band widens, but the network has no
+information that the curve bends away.
 """
 
 # %%
@@ -14,12 +14,11 @@ bends away.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from experiments import datasets
-from farrier import HorseshoeRegressor
+from farrier import HorseshoeRegressor, datasets
 
 X, y = datasets.cubic(20, seed=1)
 model = HorseshoeRegressor((100,), random_state=0).fit(X, y)
-print("nodes on:", model.widths_)
+print("active nodes:", model.widths_)
 
 # %%
 # Mean and 90 % interval, beyond the data on both sides.
@@ -35,8 +34,7 @@ ax.set(xlabel="x", ylabel="y", ylim=(-250, 250))
 ax.legend(frameon=False)
 
 # %%
-# What each node contributes to the output: few are over the line at 1 %, under which a
-# node is off.
+# What each node contributes to the output. A node below the line at 1 % is inactive.
 
 figure, ax = plt.subplots(figsize=(7, 3), layout="constrained")
 ax.semilogy(np.sort(model.node_scores_[0])[::-1], "o", ms=4, color="#1f6f8b")

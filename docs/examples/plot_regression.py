@@ -2,8 +2,8 @@
 A table: intervals, inputs, calibration
 =======================================
 
-Six inputs, of which three matter, two of them only through their product. What the
-model says of its predictions, of the inputs and of itself.
+Six inputs, of which three matter, two of them only through their product. Predictions
+with intervals, the inputs that matter, and the two sources of uncertainty.
 """
 
 # %%
@@ -46,7 +46,7 @@ ax.bar(np.arange(6), score, yerr=ends, color="#1f6f8b", capsize=3)
 ax.set(xlabel="input", ylabel="share of the variance")
 
 # %%
-# Noise and ignorance, apart: the variance of the noise was 1.
+# Aleatoric and epistemic variance: the variance of the noise was 1.
 
 noise, weights = model.predict_variance(X_test)
 print(f"noise {noise.mean():.2f}, from not knowing the weights {weights.mean():.2f}")

@@ -3,8 +3,8 @@ Finding two nodes
 =================
 
 Labels that come from a network with two hidden nodes. A network of 15 nodes is asked to
-learn them, once under the horseshoe prior and once under a Gaussian one, and we look at
-which nodes have any weights.
+learn them, once under the horseshoe prior and once under a Gaussian one. The figures
+show which nodes have weights.
 """
 
 # %%
@@ -13,8 +13,7 @@ which nodes have any weights.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from experiments import datasets
-from farrier import HorseshoeClassifier
+from farrier import HorseshoeClassifier, datasets
 
 X, y = datasets.two_two_one(1_000, seed=0)
 models = {
@@ -31,7 +30,7 @@ colours = {"horseshoe": "#1f6f8b", "gaussian": "#c05a2e"}
 for ax, (prior, model) in zip(axes, models.items(), strict=True):
     norms = np.sort(model.weight_norms_[0])[::-1]
     ax.bar(np.arange(15), norms / norms.max(), color=colours[prior])
-    ax.set(title=f"{prior}: {model.widths_[0]} nodes on", xlabel="node, sorted")
+    ax.set(title=f"{prior}: {model.widths_[0]} active nodes", xlabel="node, sorted")
 axes[0].set_ylabel("norm of its weights, of the largest")
 
 # %%

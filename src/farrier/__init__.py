@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import datasets, export, presets
     from .core.posteriors import Matrix, MeanField
-    from .core.priors import (
-        Gaussian,
-        Horseshoe,
-        ScaleMixture,
-    )
+    from .core.priors import Gaussian, Horseshoe, ScaleMixture
     from .estimators import (
         HorseshoeClassifier,
         HorseshoeRegressor,
@@ -21,11 +17,17 @@ if TYPE_CHECKING:
         load,
     )
     from .export import portable
-    from .infer.sample.settings import Mclmc, Nuts
+    from .fit import FittedModel, Units
+    from .infer.compact import Compaction
+    from .infer.ensemble import FitSummary
+    from .infer.nodes import Nodes
+    from .infer.sample.settings import Mclmc, Nuts, Sampling
     from .model.likelihoods import GaussianNoise, HeteroscedasticNoise
     from .scale.placement import distributed
     from .scale.rows import ArrayRows, BatchRows, ParquetRows
     from .train.config import Training
+    from .train.history import History, Removal, Status
+    from .views.describe import Summary
     from .views.displays import (
         BandDisplay,
         CalibrationDisplay,
@@ -40,9 +42,13 @@ __all__ = [
     "BandDisplay",
     "BatchRows",
     "CalibrationDisplay",
+    "Compaction",
+    "FitSummary",
+    "FittedModel",
     "Gaussian",
     "GaussianNoise",
     "HeteroscedasticNoise",
+    "History",
     "HistoryDisplay",
     "Horseshoe",
     "HorseshoeClassifier",
@@ -50,13 +56,19 @@ __all__ = [
     "Matrix",
     "Mclmc",
     "MeanField",
+    "Nodes",
     "NodesDisplay",
     "Nuts",
     "ParquetRows",
+    "Removal",
+    "Sampling",
     "ScaleMixture",
+    "Status",
+    "Summary",
     "TableModel",
     "Training",
     "TrainingWarning",
+    "Units",
     "datasets",
     "distributed",
     "export",
@@ -67,32 +79,43 @@ __all__ = [
     "write_report",
 ]
 
+# The modules of the public names; those that are not here are modules themselves.
 _HOMES = {
+    "ArrayRows": ".scale.rows",
     "BandDisplay": ".views.displays",
+    "BatchRows": ".scale.rows",
     "CalibrationDisplay": ".views.displays",
-    "HistoryDisplay": ".views.displays",
-    "NodesDisplay": ".views.displays",
-    "Matrix": ".core.posteriors",
-    "MeanField": ".core.posteriors",
+    "Compaction": ".infer.compact",
+    "FitSummary": ".infer.ensemble",
+    "FittedModel": ".fit",
     "Gaussian": ".core.priors",
-    "Horseshoe": ".core.priors",
-    "ScaleMixture": ".core.priors",
     "GaussianNoise": ".model.likelihoods",
     "HeteroscedasticNoise": ".model.likelihoods",
-    "Mclmc": ".infer.sample.settings",
-    "Nuts": ".infer.sample.settings",
-    "Training": ".train.config",
-    "distributed": ".scale.placement",
+    "History": ".train.history",
+    "HistoryDisplay": ".views.displays",
+    "Horseshoe": ".core.priors",
     "HorseshoeClassifier": ".estimators",
     "HorseshoeRegressor": ".estimators",
+    "Matrix": ".core.posteriors",
+    "Mclmc": ".infer.sample.settings",
+    "MeanField": ".core.posteriors",
+    "Nodes": ".infer.nodes",
+    "NodesDisplay": ".views.displays",
+    "Nuts": ".infer.sample.settings",
+    "ParquetRows": ".scale.rows",
+    "Removal": ".train.history",
+    "Sampling": ".infer.sample.settings",
+    "ScaleMixture": ".core.priors",
+    "Status": ".train.history",
+    "Summary": ".views.describe",
     "TableModel": ".estimators",
+    "Training": ".train.config",
     "TrainingWarning": ".estimators",
+    "Units": ".fit",
+    "distributed": ".scale.placement",
     "fit_many": ".estimators",
     "load": ".estimators",
     "write_report": ".views.report",
-    "ArrayRows": ".scale.rows",
-    "BatchRows": ".scale.rows",
-    "ParquetRows": ".scale.rows",
 }
 
 

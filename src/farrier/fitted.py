@@ -23,7 +23,6 @@ from .infer.nodes import Nodes, find_nodes
 from .infer.predict import summarise
 from .infer.relevance import input_shares
 from .infer.sample.settings import Sampling
-from .model.distributions import NormalMixture
 from .model.likelihoods import AbstractLikelihood
 from .model.network import Network
 from .model.posterior import AbstractPosterior, VariationalPosterior, stored
@@ -152,7 +151,7 @@ class FittedModel:
         of_all = draw_groups(fits, self.posterior.draws)
         every = np.arange(self.draws) * len(of_all) // self.draws
         group = jnp.asarray(of_all[every])
-        cdf = NormalMixture.leave_one_out_cdf
+        cdf = "leave_one_out_cdf"
         position = summarise(cdf, self.predictor, rows.x, rows.y, args=(group,))
         return intervals.depths(np.asarray(position, float), rows.weight)
 

@@ -8,10 +8,10 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from farrier.estimators.summary import Summary
 from sklearn.feature_selection import SelectFromModel
 
 from farrier import HorseshoeClassifier, HorseshoeRegressor, Training, load
-from farrier.estimators.summary import Summary
 from farrier.presets import PLAIN
 
 mpl.use("Agg")

@@ -12,7 +12,6 @@ import numpy as np
 from ..fitted import FittedModel
 from ..infer import intervals
 from ..infer.predict import sample_targets, summarise
-from ..model.distributions import NormalMixture
 from ..units import Standardiser
 
 INTERVALS = ("calibrated", "posterior")
@@ -28,7 +27,7 @@ def target_units(model: FittedModel) -> Standardiser:
 
 def moments(model: FittedModel, rows: np.ndarray) -> tuple[np.ndarray, ...]:
     """Predictive means; variances of noise and of the model in standard units."""
-    mean, noise, epistemic = summarise(NormalMixture.moments, model.predictor, rows)
+    mean, noise, epistemic = summarise("moments", model.predictor, rows)
     return target_units(model).undo(np.asarray(mean, float)), noise, epistemic
 
 
@@ -48,7 +47,7 @@ def interval_ends(
     """Ends of the central interval of each target."""
     tail = 0.5 - intervals.depth_at(level, depths_of(model, method)) / 2
     levels = jnp.asarray([tail, 1 - tail], float)
-    ends = summarise(NormalMixture.quantiles, model.predictor, rows, args=(levels,))
+    ends = summarise("quantiles", model.predictor, rows, args=(levels,))
     ends = np.asarray(ends, float)
     low, high = (target_units(model).undo(ends[..., i]) for i in range(2))
     return low, high
@@ -72,7 +71,7 @@ def bands(
 def log_densities(model: FittedModel, rows: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Joint log density of the targets of each row, in nats."""
     units = target_units(model)
-    density = summarise(NormalMixture.log_density, model.predictor, rows, units(y))
+    density = summarise("log_density", model.predictor, rows, units(y))
     return np.asarray(density, float) - np.log(units.scale).sum()
 
 
@@ -82,7 +81,7 @@ def positions(
     """The cdf at each target, from 0 to 1 (P2)."""
     depths = depths_of(model, method)
     y = target_units(model)(y)
-    position = summarise(NormalMixture.cdf, model.predictor, rows, y)
+    position = summarise("cdf", model.predictor, rows, y)
     return intervals.calibrated(np.asarray(position, float), depths)
 
 

@@ -14,7 +14,7 @@ from ..fitted import Units
 from ..model.likelihoods import AbstractLikelihood
 from ..scale.placement import ONE_DEVICE, AbstractPlacement
 from ..scale.rows import ConvertedRows, RowSource
-from ..units import Standardiser
+from ..units import Standardiser, identity_units
 from . import regression
 from .checks import (
     Unchecked,
@@ -233,7 +233,7 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         if start is None:
             units = Units(
                 source_units(statistics, standardise=self.standardise),
-                statistics.y.standardiser(),
+                self._units_of(statistics.y, columns or 1),
             )
         else:
             self._check_targets(columns)
@@ -250,7 +250,15 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         total, mark = statistics.x.weight, source.mark()
         return CheckedSource(rows, sample, units, total, learned, mark)
 
+    def _units_of(self, target: Any, columns: int) -> Standardiser:
+        """Units of the targets of a source, from their statistics."""
+        if not standardises(self.likelihood):
+            return identity_units(columns)
+        return target.standardiser()
+
     def _target_units(self, y: np.ndarray, weight: np.ndarray) -> Standardiser:
+        if not standardises(self.likelihood):
+            return identity_units(y.shape[1])
         return Standardiser.create(y, weight)
 
     def _likelihood_of(self, learned: Learned) -> Callable[[float], AbstractLikelihood]:
@@ -405,3 +413,8 @@ def _validated(
             ensure_min_samples=2 if reset else 1,
         )
         return np.asarray(x), np.asarray(y, np.float64)
+
+
+def standardises(likelihood: Any) -> bool:
+    """Whether targets are brought to mean 0 and standard deviation 1 for it."""
+    return getattr(likelihood, "standardises_targets", True)

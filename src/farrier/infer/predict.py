@@ -24,7 +24,7 @@ MIN_CHUNK = 512  # fewest rows of a chunk, because each chunk has a fixed cost
 
 
 def summarise(
-    summary: Callable[..., Any],
+    summary: str | Callable[..., Any],
     posterior: AbstractPosterior,
     x: np.ndarray,
     *row_values: np.ndarray,
@@ -35,8 +35,8 @@ def summarise(
     Parameters
     ----------
     summary
-        A method of the distribution's class, such as `NormalMixture.cdf`. Each array
-        that it returns has the rows as its first axis.
+        Name of a method of the distribution, such as "cdf", or a function of the
+        distribution. Each array that it returns has the rows as its first axis.
     row_values
         Arrays with one entry for each row, such as the targets.
     """
@@ -55,12 +55,15 @@ def sample_targets(
 class _OfPredictive(eqx.Module):
     """A summary of the predictive distribution, as a function of posterior and rows."""
 
-    summary: Callable[..., Any] = eqx.field(static=True)
+    summary: str | Callable[..., Any] = eqx.field(static=True)
 
     def __call__(
         self, posterior: AbstractPosterior, x: Float[Array, "rows d_in"], *values: Any
     ) -> Any:
-        return self.summary(posterior.predictive(x), *values)
+        distribution = posterior.predictive(x)
+        if isinstance(self.summary, str):
+            return getattr(distribution, self.summary)(*values)
+        return self.summary(distribution, *values)
 
 
 def _targets(

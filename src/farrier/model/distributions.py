@@ -38,7 +38,101 @@ class AbstractDistribution(eqx.Module):
         """Log density or log probability of the targets of each row."""
 
 
-class NormalMixture(AbstractDistribution):
+class AbstractTargetDistribution(AbstractDistribution):
+    """The distribution of numeric targets: a mixture of one component for each draw.
+
+    A likelihood for regression returns one. Its components are what it must define;
+    `farrier.HorseshoeRegressor` calls the methods that are made of them by name.
+    """
+
+    @abc.abstractmethod
+    def moments(self) -> tuple[Float[Array, "rows targets"], ...]:
+        """Mean, noise variance and model variance of each target."""
+
+    @abc.abstractmethod
+    def component_log_density(
+        self, y: Float[Array, "rows targets"]
+    ) -> Float[Array, "draws rows targets"]:
+        """Log density of each target by itself, in each component."""
+
+    @abc.abstractmethod
+    def component_cdf(
+        self, y: Float[Array, "rows targets"]
+    ) -> Float[Array, "draws rows targets"]:
+        """Probability that each target is at most `y`, in each component."""
+
+    def log_density(
+        self, y: Float[Array, "rows targets"] | Int[Array, " rows"]
+    ) -> Float[Array, " rows"]:
+        """Joint log density of the targets of each row."""
+        each = self.component_log_density(y).sum(-1)
+        return logsumexp(each, axis=0) - math.log(len(each))
+
+    def cdf(self, y: Float[Array, "rows targets"]) -> Float[Array, "rows targets"]:
+        """Probability that each target is at most `y` (P2)."""
+        return _mean_over_draws(self.component_cdf(y))
+
+    def leave_one_out_cdf(
+        self, y: Float[Array, "rows targets"], group: Int[Array, " draws"]
+    ) -> Float[Array, "rows targets"]:
+        """`cdf` of each row under the posterior of all other rows (P3).
+
+        Importance weights are normalised within each `group` of draws, numbered from 0.
+        """
+        weight = self._leave_one_out_weights(y, group)
+        return (weight[..., None] * self.component_cdf(y)).sum(0)
+
+    def _leave_one_out_weights(
+        self, y: Float[Array, "rows targets"], group: Int[Array, " draws"]
+    ) -> Float[Array, "draws rows"]:
+        """Importance weights of the draws for the posterior without each row (P3).
+
+        They are truncated at 1 / sqrt(draws) of their sum.
+        """
+        total = lambda values: segment_sum(values, group, len(group))[group]
+        log_r = -self.component_log_density(y).sum(-1)
+        r = jnp.exp(log_r - segment_max(log_r, group, len(group))[group])
+        size = total(jnp.ones((len(group), 1)))
+        weight = jnp.minimum(r / total(r), size**-0.5)
+        return weight / total(weight) * size / len(group)
+
+    def quantiles(
+        self, levels: Float[Array, " levels"]
+    ) -> Float[Array, "rows targets levels"]:
+        """Quantiles of each target."""
+        return jnp.moveaxis(lax.map(self.quantile, levels), 0, -1)
+
+    def quantile(self, level: Float[Array, ""]) -> Float[Array, "rows targets"]:
+        """Quantile of each target, by bisection of the distribution function.
+
+        Cantelli's inequality, by mean and variance alone, gives the first bracket.
+        """
+        mean, noise, model = self.moments()
+        sd = jnp.sqrt(noise + model)
+        ends = (
+            mean - sd * jnp.sqrt((1 - level) / level),
+            mean + sd * jnp.sqrt(level / (1 - level)),
+        )
+
+        def halved(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+            low, high = ends
+            middle = 0.5 * (low + high)
+            is_under = self.cdf(middle) < level
+            return jnp.where(is_under, middle, low), jnp.where(is_under, high, middle)
+
+        steps = 2 * jnp.finfo(mean.dtype).nmant
+        return lax.fori_loop(0, steps, halved, ends)[1]
+
+    def check_values(
+        self, y: Float[Array, "rows targets"] | Int[Array, " rows"]
+    ) -> tuple[Float[Array, "rows _"], Float[Array, " rows"], Float[Array, " rows"]]:
+        """Means and noise sds; the predictive sd over all targets; the log density."""
+        mean, noise, model = self.moments()
+        values = jnp.concatenate([mean, jnp.sqrt(noise)], 1)
+        return values, jnp.sqrt((noise + model).sum(1)), self.log_density(y)
+
+
+class NormalMixture(AbstractTargetDistribution):
     """One normal for each draw, row and target (P1)."""
 
     loc: Float[Array, "draws rows targets"]
@@ -66,50 +160,21 @@ class NormalMixture(AbstractDistribution):
         """Mean, noise variance and model variance of each target."""
         return self.mean(), self.noise_variance(), self.model_variance()
 
-    def log_density(
-        self, y: Float[Array, "rows targets"] | Int[Array, " rows"]
-    ) -> Float[Array, " rows"]:
-        """Joint log density of the targets of each row."""
-        each = norm.logpdf(y[None], self.loc, self.sd).sum(-1)
-        return logsumexp(each, axis=0) - math.log(len(each))
+    def component_log_density(
+        self, y: Float[Array, "rows targets"]
+    ) -> Float[Array, "draws rows targets"]:
+        """Log density of each target by itself, in each component."""
+        return norm.logpdf(y[None], self.loc, self.sd)
 
-    def cdf(self, y: Float[Array, "rows targets"]) -> Float[Array, "rows targets"]:
-        """Probability that each target is at most `y` (P2)."""
-        return _mean_over_draws(norm.cdf(y[None], self.loc, self.sd))
-
-    def leave_one_out_cdf(
-        self, y: Float[Array, "rows targets"], group: Int[Array, " draws"]
-    ) -> Float[Array, "rows targets"]:
-        """`cdf` of each row under the posterior of all other rows (P3).
-
-        Importance weights are normalised within each `group` of draws, numbered from 0.
-        """
-        weight = self._leave_one_out_weights(y, group)
-        return (weight[..., None] * norm.cdf(y[None], self.loc, self.sd)).sum(0)
-
-    def _leave_one_out_weights(
-        self, y: Float[Array, "rows targets"], group: Int[Array, " draws"]
-    ) -> Float[Array, "draws rows"]:
-        """Importance weights of the draws for the posterior without each row (P3).
-
-        They are truncated at 1 / sqrt(draws) of their sum.
-        """
-        total = lambda values: segment_sum(values, group, len(group))[group]
-        log_r = -norm.logpdf(y[None], self.loc, self.sd).sum(-1)
-        r = jnp.exp(log_r - segment_max(log_r, group, len(group))[group])
-        size = total(jnp.ones((len(group), 1)))
-        weight = jnp.minimum(r / total(r), size**-0.5)
-        return weight / total(weight) * size / len(group)
+    def component_cdf(
+        self, y: Float[Array, "rows targets"]
+    ) -> Float[Array, "draws rows targets"]:
+        """Probability that each target is at most `y`, in each component."""
+        return norm.cdf(y[None], self.loc, self.sd)
 
     def density(self, y: Float[Array, "rows targets"]) -> Float[Array, "rows targets"]:
         """Density of each target by itself: the slope of `cdf`."""
         return _mean_over_draws(norm.pdf(y[None], self.loc, self.sd))
-
-    def quantiles(
-        self, levels: Float[Array, " levels"]
-    ) -> Float[Array, "rows targets levels"]:
-        """Quantiles of each target."""
-        return jnp.moveaxis(lax.map(self.quantile, levels), 0, -1)
 
     def quantile(self, level: Float[Array, ""]) -> Float[Array, "rows targets"]:
         """Quantile of each target: a root of the mixture's distribution function.
@@ -143,15 +208,6 @@ class NormalMixture(AbstractDistribution):
 
         search = low, high, start, high - low, jnp.zeros((), int)
         return lax.while_loop(is_far, step_closer, search)[2]
-
-    def check_values(
-        self, y: Float[Array, "rows targets"] | Int[Array, " rows"]
-    ) -> tuple[Float[Array, "rows _"], Float[Array, " rows"], Float[Array, " rows"]]:
-        """Means and noise sds; the predictive sd over all targets; the log density."""
-        noise = self.noise_variance()
-        variance = noise + self.model_variance()
-        values = jnp.concatenate([self.mean(), jnp.sqrt(noise)], 1)
-        return values, jnp.sqrt(variance.sum(1)), self.log_density(y)
 
 
 class ClassProbabilities(AbstractDistribution):

@@ -22,11 +22,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..core.families import Conditional
+from ..core.forms import AbstractParametrisation
 from ..core.posteriors import AbstractWeightPosterior
 from ..core.priors import AbstractPrior
 from ..core.random import fold_in, normals
 from ..core.scales import Scale
-from ..core.forms import AbstractParametrisation
 from ..core.weights import AbstractWeights, taken
 
 MORE = 2**31  # number of the key for auxiliary variables of the weight posterior
