@@ -99,11 +99,11 @@ class Shrinking:
 
 
 def can_shrink(job: Job) -> bool:
-    """Whether single nodes can be removed from its layers: independent weights."""
+    """Whether single nodes can be folded into the rest of their layers."""
     network = job.run.state.network
     layers = (*network.layers, network.output)
-    independent = all(isinstance(v.weights, MeanFieldWeights) for v in layers)
-    return independent and job.run.state.average is None
+    foldable = all(layer.weights.can_fold for layer in layers)
+    return foldable and job.run.state.average is None
 
 
 def without(state: TrainState, keep: tuple[np.ndarray, ...]) -> TrainState:
