@@ -239,7 +239,9 @@ def test_every_file_has_a_position(file):
 def test_every_position_is_that_of_a_file():
     assert POSITIONS.keys() <= MODULES
     listed = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    assert f"```{LAYERS}```" in listed, "docs/architecture.md shows another table of layers."
+    assert f"```{LAYERS}```" in listed, (
+        "docs/architecture.md shows another table of layers."
+    )
 
 
 @each_file
@@ -247,6 +249,44 @@ def test_imports_point_downwards(file):
     inside = [m for m in imports_of(file) if m.split(".")[0] == "farrier"]
     upward = [m for m in inside if not is_downward(module_name(file), m)]
     assert not upward, f"{file.name} may not import {upward}: see docs/architecture.md."
+
+
+def at_import(file: Path) -> ast.Module:
+    """The statements that run when a file is imported, its functions left out."""
+
+    def runs(statement: ast.stmt) -> bool:
+        is_check = isinstance(statement, ast.If) and "TYPE_CHECKING" in ast.unparse(
+            statement.test
+        )
+        defines = isinstance(statement, ast.FunctionDef | ast.ClassDef)
+        return not (is_check or defines)
+
+    return ast.Module([each for each in tree_of(file).body if runs(each)], [])
+
+
+def needed(module: str) -> set[str]:
+    """Modules that are imported before a module, with the packages around them."""
+    package = module_name(FILE_OF[module].with_name("__init__.py"))
+    imported = {*imports(at_import(FILE_OF[module]), package)} & MODULES
+    around = {name.rsplit(".", n)[0] for name in imported for n in range(4)}
+    own = {module.rsplit(".", n)[0] for n in range(4)}
+    return ((imported | around) & MODULES) - own
+
+
+def test_modules_can_be_imported_in_any_order():
+    """A cycle works or fails by which of its modules comes first."""
+    done: set[str] = set()
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        assert module not in path, " imports ".join([*path, module])
+        if module not in done:
+            for each in sorted(needed(module)):
+                visit(each, (*path, module))
+            done.add(module)
+
+    for module in sorted(MODULES):
+        visit(module, ())
+    assert done == MODULES
 
 
 def test_the_method_needs_nothing_optional():
