@@ -343,8 +343,8 @@ MUTANTS = [
     Mutant(
         "the same order of rows in every pass",
         "train/data.py",
-        "step // data.batches)\n    lots",
-        "0 * step)\n    lots",
+        "step // data.batches)\n    rank",
+        "0 * step)\n    rank",
         (DATA,),
     ),
     Mutant(

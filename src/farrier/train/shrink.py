@@ -1,14 +1,14 @@
 """Compaction while training: nodes that stay inactive are removed.
 
-Between two chunks of steps, over a few rows with a fresh draw for each row, the share
-that node k has by its expected weights in the variance of what it feeds:
+Between two chunks of steps, on a few rows with a new draw for each row, node k has by
+its expected weights the share
 
     c_kj = var_rows(a_k) E[w_kj]^2 / (var_rows(u_j) + noise_j)                      (S2)
 
-with j as in (S1). Whatever else a node contributes is noise. The nodes with the
-smallest shares are removed, as many as have together at most 1 % of the variance of
-each j. Their mean goes into the bias, their part of the optimiser's state is dropped,
-and the training goes on: it can make up for what little they contributed.
+of the variance of what it feeds, with j as in (S1). Its other contributions are noise.
+The nodes with the smallest shares are removed, as many as have together at most 1 % of
+the variance of each j. Their mean goes into the bias, their part of the optimiser's
+state is dropped, and further training makes up for the little that they contributed.
 """
 
 from collections.abc import Callable, Iterator
@@ -56,7 +56,7 @@ class Shrinking:
     rounded: Callable[[int], int] = round_up
 
     def __call__(self, job: Job, run: Run) -> Run:
-        """The run without inactive nodes, if what that saves pays."""
+        """The run without inactive nodes, if that saves enough."""
         if int(run.state.step) < self.begin * job.config.steps:
             return run
         network = run.state.network
@@ -79,7 +79,7 @@ class Shrinking:
         return self.kept_by([np.asarray(share) for share in shares]), means
 
     def could_pay(self, job: Job) -> bool:
-        """Whether it would pay to lose all hidden nodes at the first step."""
+        """Whether enough would be saved if all hidden nodes were removed at once."""
         none = np.zeros(len(job.run.state.network.widths), int)
         return _saved(job, job.run, none) > self.min_saving
 
@@ -107,7 +107,7 @@ def can_shrink(job: Job) -> bool:
 
 
 def without(state: TrainState, keep: tuple[np.ndarray, ...]) -> TrainState:
-    """The state of a run, its optimiser's included, with the kept nodes alone."""
+    """The state of a run and of its optimiser, with the kept nodes alone."""
 
     def smaller(tree: PyTree) -> PyTree:
         return tree.take(keep) if isinstance(tree, Network) else tree
