@@ -38,7 +38,7 @@ class Mutant(NamedTuple):
 MUTANTS = [
     # -- core ----------------------------------------------------------------------
     Mutant(
-        "Threefry has a rotation less",
+        "Threefry has two rounds",
         "core/random.py",
         "_ROUNDS = 13",
         "_ROUNDS = 2",
@@ -401,6 +401,13 @@ MUTANTS = [
         "fit.py",
         'key_for(seed, "build", number)',
         'key_for(seed, "build")',
+        (RESTARTS,),
+    ),
+    Mutant(
+        "the shape of q(gamma) is set by rows and not by weights",
+        "fit.py",
+        "network = recipe.build(d_in, widths, rows.total, key)",
+        "network = recipe.build(d_in, widths, float(rows.data.rows), key)",
         (RESTARTS,),
     ),
     Mutant(

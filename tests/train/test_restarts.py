@@ -20,11 +20,12 @@ from farrier.units import identity_units
 ROWS, RESTARTS = 19, 3
 
 
-def plan_of(*, seed=0, restarts=RESTARTS, key):
+def plan_of(*, seed=0, restarts=RESTARTS, weight=1.0, key):
     """The plan of a fit of a straight line by one hidden layer of two nodes."""
     x, y = straight_line(ROWS, key=key)
-    data = Data.create(x, y, batch_size=7)
-    rows = FitRows(data, Sample.of(x, y, np.ones(ROWS)), float(ROWS))
+    weights = np.full(ROWS, weight)
+    data = Data.create(x, y, weights, batch_size=7)
+    rows = FitRows(data, Sample.of(x, y, weights), float(weights.sum()))
     recipe = Recipe(
         widths=(2,),
         activation="relu",
@@ -73,6 +74,13 @@ def test_a_restart_is_the_same_however_many_there_are(getkey):
     assert (jr.key_data(many.jobs[0].key) == jr.key_data(single.jobs[0].key)).all()
     other = plan_of(seed=1, restarts=1, key=key).jobs[0]
     assert (jr.key_data(other.key) != jr.key_data(single.jobs[0].key)).any()
+
+
+def test_the_shape_of_the_noise_counts_weights_and_not_rows(getkey):
+    """q(gamma) = Gamma(a + n / 2, .), n the sum of the weights (M8)."""
+    (job,) = plan_of(restarts=1, weight=2.5, key=getkey()).jobs
+    shape = job.run.state.network.likelihood.gamma.fixed_shape
+    np.testing.assert_allclose(shape, 1 + 2.5 * ROWS / 2, rtol=1e-12)
 
 
 def test_all_runs_of_a_plan_are_trained_and_watched(getkey):
