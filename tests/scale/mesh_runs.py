@@ -18,20 +18,21 @@ import numpy as np
 
 import farrier
 from farrier.core.priors import Horseshoe
-from farrier.infer import shrink
 from farrier.model.likelihoods import GaussianNoise
 from farrier.model.network import Network
-from farrier.scale import placement, rows
+from farrier.scale import rows
 from farrier.scale.placement import ONE_DEVICE, AbstractPlacement, Meshed
 from farrier.scale.rows import ArrayRows, Raw
 from farrier.scale.stream import Block, Stream, run_block
 from farrier.train.config import TrainConfig
 from farrier.train.loop import Job, Run, train
+from farrier.train.shrink import Shrinking
 
 ROWS, STEPS, WIDTH = 1_003, 200, 16
-placement.WIDE = WIDTH
 rows.PIECE = 37
-shrink.PAYS = 1.2e6  # so little that nodes leave, and so much that they leave once
+# So little that nodes are removed, and so much that they are removed once.
+SHRINKING = Shrinking(min_saving=1.2e6)
+QUICK = farrier.Training(max_iter=3)
 
 
 def table() -> ArrayRows:
@@ -43,18 +44,16 @@ def table() -> ArrayRows:
 def job(where: AbstractPlacement, source: ArrayRows) -> Job:
     noise = GaussianNoise().build(1, rows=ROWS)
     network = Network.create(3, (WIDTH,), noise, Horseshoe(), key=jr.key(0))
-    config = TrainConfig(steps=STEPS, batch_size=64, kl_warm_up=0.2)
+    config = TrainConfig(steps=STEPS, batch_size=64, kl_annealing=0.2)
     data = Stream(source, batch_size=64, key=jr.key(1), placement=where)
-    return Job(
-        Run.create(network, config), data, config, jr.key(2), shrink=shrink.shrunk
-    )
+    return Job(Run.create(network, config), data, config, jr.key(2), shrink=SHRINKING)
 
 
 def write(file: Path, run: Run) -> None:
     layers = run.state.network.layers
     np.savez(
         file,
-        bound=run.history.bound,
+        elbo=run.history.elbo,
         nodes=np.concatenate([np.asarray(layer.nodes) for layer in layers]),
         kernel=np.asarray(layers[0].weights.kernel.loc),
     )
@@ -62,10 +61,10 @@ def write(file: Path, run: Run) -> None:
 
 def devices(folder: Path) -> None:
     """One process: one device, and eight of which two share each part of the rows."""
-    eight = Meshed.over(jax.devices(), 2)
+    eight = Meshed.over(jax.devices(), 2, wide=WIDTH)
     for name, where in {"one": ONE_DEVICE, "eight": eight}.items():
         write(folder / f"{name}.npz", train(job(where, table())))
-    (folder / "program.txt").write_text(program(Meshed.over(jax.devices())))
+    (folder / "program.txt").write_text(program(Meshed.over(jax.devices(), wide=WIDTH)))
 
 
 def program(where: Meshed) -> str:
@@ -94,7 +93,7 @@ class Broken(ArrayRows):
         return super().read(first, last)
 
 
-def said(work: Callable[[], object]) -> str:
+def message_of(work: Callable[[], object]) -> str:
     try:
         work()
     except (ValueError, OSError, RuntimeError) as error:
@@ -121,7 +120,7 @@ def processes(folder: Path, rank: int, port: int) -> None:
     x, y = source.x[:64], source.y[:64, 0]
 
     def fit(shift: float = 0.0, **settings) -> None:
-        model = farrier.HorseshoeRegressor((4,), max_iter=3, random_state=0)
+        model = farrier.HorseshoeRegressor((4,), training=QUICK, random_state=0)
         model.fit(x + shift, y, placement=where, **settings)
 
     def interrupt(share: float, history: object) -> None:
@@ -129,26 +128,26 @@ def processes(folder: Path, rank: int, port: int) -> None:
             os.kill(os.getpid(), signal.SIGINT)
 
     broken = Broken(source.x, source.y)
-    found = {
-        "broken": said(lambda: train(job(where, broken))),
-        "folder": said(lambda: fit(checkpoint=folder / "none" / "x.checkpoint")),
-        "rows": said(lambda: fit(shift=float(rank))),
-        "bad values": said(lambda: fit(shift=np.nan if rank else 0.0)),
-        "twice": said(lambda: farrier.distributed(address, 2, rank)),
+    results = {
+        "broken": message_of(lambda: train(job(where, broken))),
+        "folder": message_of(lambda: fit(checkpoint=folder / "none" / "x.checkpoint")),
+        "rows": message_of(lambda: fit(shift=float(rank))),
+        "bad values": message_of(lambda: fit(shift=np.nan if rank else 0.0)),
+        "twice": message_of(lambda: farrier.distributed(address, 2, rank)),
     }
     many = farrier.fit_many(
-        farrier.HorseshoeRegressor((4,), max_iter=3, random_state=0),
+        farrier.HorseshoeRegressor((4,), training=QUICK, random_state=0),
         x,
         y,
         rows=[np.arange(n, 64, 3) for n in range(3)],
         placement=where,
     )
-    found["many"] = [model.predict(x[:5]).tolist() for model in many]
-    model = farrier.HorseshoeRegressor((4,), max_iter=30)
+    results["many"] = [model.predict(x[:5]).tolist() for model in many]
+    model = farrier.HorseshoeRegressor((4,), training=farrier.Training(max_iter=30))
     model.fit(x, y, callback=interrupt, placement=where)
-    found["interrupted"] = [str(model.history_.status), model.predict(x[:5]).tolist()]
-    found["policies"] = policies()
-    (folder / f"said_{rank}.json").write_text(json.dumps(found))
+    results["interrupted"] = [str(model.history_.status), model.predict(x[:5]).tolist()]
+    results["policies"] = policies()
+    (folder / f"messages_{rank}.json").write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -11,15 +11,12 @@ import jax
 import jax.random as jr
 import numpy as np
 import pytest
+from builders import tiny_network
 from jax.sharding import PartitionSpec
 
 from farrier.cli import fit as cli_fit
 from farrier.cli._processes import joined
 from farrier.core.posteriors import POSTERIORS
-from farrier.core.priors import Horseshoe
-from farrier.model.likelihoods import GaussianNoise
-from farrier.model.network import Network
-from farrier.scale import placement
 from farrier.scale.placement import ONE_DEVICE, Meshed, nodes_first
 from farrier.scale.processes import LostProcess, ProcessGroup
 from farrier.train.config import TrainConfig
@@ -30,10 +27,7 @@ WIDTH = 6
 
 def network(key, **settings):
     """As many inputs as nodes, and two hidden layers of one width: all shapes agree."""
-    noise = GaussianNoise().build(1, rows=50.0)
-    return Network.create(
-        WIDTH, (WIDTH, WIDTH), noise, Horseshoe(), key=key, **settings
-    )
+    return tiny_network(WIDTH, (WIDTH, WIDTH), rows=50, key=key, **settings)
 
 
 def sharded_names(layer):
@@ -65,27 +59,25 @@ def specs(tree):
     return {jax.tree_util.keystr(p): v.sharding.spec for p, v in leaves}
 
 
-def test_the_optimiser_is_sharded_as_its_network(getkey, monkeypatch):
-    monkeypatch.setattr(placement, "WIDE", WIDTH)
-    mesh = Meshed.over(jax.devices()[:1])
+def test_the_optimiser_is_sharded_as_its_network(getkey):
+    mesh = Meshed.over(jax.devices()[:1], wide=WIDTH)
     state = TrainState.create(network(getkey()), TrainConfig())
-    found = specs(mesh.put_on_devices(state))
-    cut = {name for name, spec in found.items() if spec == PartitionSpec("nodes")}
+    spec_of = specs(mesh.put_on_devices(state))
+    cut = {name for name, spec in spec_of.items() if spec == PartitionSpec("nodes")}
     first = ".layers[1].weights.kernel.loc"
     assert {f".network{first}", f".optimiser.mu{first}"} <= cut
     assert not any(".inputs" in name or "output" in name for name in cut)
-    assert all(found[n] == PartitionSpec() for n in found.keys() - cut)
+    assert all(spec_of[n] == PartitionSpec() for n in spec_of.keys() - cut)
 
 
 def test_narrow_layers_are_on_each_device(getkey):
     mesh = Meshed.over(jax.devices()[:1])
-    found = specs(mesh.put_on_devices(network(getkey())))
-    assert set(found.values()) == {PartitionSpec()}
+    spec_of = specs(mesh.put_on_devices(network(getkey())))
+    assert set(spec_of.values()) == {PartitionSpec()}
 
 
-def test_what_was_put_on_devices_comes_back(getkey, monkeypatch):
-    monkeypatch.setattr(placement, "WIDE", WIDTH)
-    mesh, before = Meshed.over(jax.devices()[:1]), network(getkey())
+def test_what_was_put_on_devices_comes_back(getkey):
+    mesh, before = Meshed.over(jax.devices()[:1], wide=WIDTH), network(getkey())
     assert eqx.tree_equal(mesh.gathered(mesh.put_on_devices(before)), before)
     key = mesh.put_on_devices(jr.key(3))
     assert jr.key_data(key).tolist() == jr.key_data(jr.key(3)).tolist()
@@ -155,14 +147,14 @@ def test_errors_of_the_network_mean_a_lost_process(group):
 
 @pytest.mark.parametrize("one", [True, False])
 def test_one_process_needs_no_messages(one, group, tmp_path):
-    found = ONE_DEVICE.group if one else group
-    assert (found.count, found.rank, found.is_first) == (1, 0, True)
-    np.testing.assert_array_equal(found.from_first(np.arange(3)), np.arange(3))
-    assert found.bytes_of(0, b"abc") == b"abc"
-    found.check_same("rows", "digest")
-    with found.file_of_first(tmp_path / "absent") as path:
+    group = ONE_DEVICE.group if one else group
+    assert (group.count, group.rank, group.is_first) == (1, 0, True)
+    np.testing.assert_array_equal(group.from_first(np.arange(3)), np.arange(3))
+    assert group.bytes_of(0, b"abc") == b"abc"
+    group.check_same("rows", "digest")
+    with group.file_of_first(tmp_path / "absent") as path:
         assert path == tmp_path / "absent"
-    with pytest.raises(ValueError, match="my problem"), found.together():
+    with pytest.raises(ValueError, match="my problem"), group.together():
         raise ValueError("my problem")
 
 
@@ -180,14 +172,14 @@ NO_ADDRESS = {"coordinator": None, "processes": None, "rank": None}
 
 def placement_of(**options):
     """What a command with these options trains on."""
-    found: list[Any] = []
+    placements: list[Any] = []
 
     def command(placement, **options):
         assert options.keys() == {"distributed", *NO_ADDRESS}
-        found.append(placement)
+        placements.append(placement)
 
     joined(command)(**NO_ADDRESS | options)
-    return found[0]
+    return placements[0]
 
 
 def test_a_command_of_one_process_gets_no_placement():
@@ -197,7 +189,7 @@ def test_a_command_of_one_process_gets_no_placement():
 
 
 def test_a_distributed_command_gets_all_devices():
-    found = placement_of(distributed=True, processes=1)
-    assert isinstance(found, Meshed)
-    assert found.mesh.devices.size == len(jax.devices())
-    assert found.group is ONE_DEVICE.group
+    placement = placement_of(distributed=True, processes=1)
+    assert isinstance(placement, Meshed)
+    assert placement.mesh.devices.size == len(jax.devices())
+    assert placement.group is ONE_DEVICE.group

@@ -22,9 +22,9 @@ EIGHT = " --xla_force_host_platform_device_count=8"
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 def start(*command: object, flags: str = "", cwd: Path | None = None):
@@ -64,18 +64,24 @@ def runs(tmp_path_factory) -> Path:
     return folder
 
 
+def messages(runs: Path) -> list[dict]:
+    """What each of the two processes reported."""
+    names = [f"messages_{rank}.json" for rank in (0, 1)]
+    return [json.loads((runs / name).read_text()) for name in names]
+
+
 @pytest.mark.parametrize("name", ["eight", "process_0", "process_1"])
 def test_a_run_is_the_same_on_any_devices(runs, name):
     one, other = np.load(runs / "one.npz"), np.load(runs / f"{name}.npz")
-    assert len(one["bound"]) == 200
-    np.testing.assert_allclose(other["bound"], one["bound"], rtol=1e-4)
+    assert len(one["elbo"]) == 200
+    np.testing.assert_allclose(other["elbo"], one["elbo"], rtol=1e-4)
     np.testing.assert_array_equal(other["nodes"], one["nodes"])
-    assert len(one["nodes"]) < 16, "No node has left: nothing was decided."
+    assert len(one["nodes"]) < 16, "No node was removed: nothing was decided."
 
 
 def test_processes_have_the_same_bits(runs):
     first, second = (np.load(runs / f"process_{rank}.npz") for rank in (0, 1))
-    for name in ("bound", "kernel"):
+    for name in ("elbo", "kernel"):
         np.testing.assert_array_equal(first[name], second[name])
 
 
@@ -88,13 +94,14 @@ def test_a_step_adds_up_once(runs):
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="Linux alone has it.")
 def test_threads_do_not_interrupt_each_other(runs):
-    found = [json.loads((runs / f"said_{r}.json").read_text()) for r in (0, 1)]
-    for said in found:
-        assert os.SCHED_BATCH in said["policies"]
+    for each in messages(runs):
+        assert os.SCHED_BATCH in each["policies"]
 
 
-def test_what_one_process_meets_stops_all(runs):
-    first, second = (json.loads((runs / f"said_{r}.json").read_text()) for r in (0, 1))
+def test_an_error_in_one_process_stops_all(runs):
+    first, second = (
+        json.loads((runs / f"messages_{r}.json").read_text()) for r in (0, 1)
+    )
     assert first["broken"] == "ValueError: Process 1: row group 7 is damaged"
     assert second["broken"] == "ValueError: row group 7 is damaged"
     assert "x.checkpoint' could not be written: No such file" in first["folder"]
@@ -107,13 +114,17 @@ def test_what_one_process_meets_stops_all(runs):
 
 
 def test_many_fits_are_shared_and_all_get_all(runs):
-    first, second = (json.loads((runs / f"said_{r}.json").read_text()) for r in (0, 1))
+    first, second = (
+        json.loads((runs / f"messages_{r}.json").read_text()) for r in (0, 1)
+    )
     assert first["many"] == second["many"]
     assert len({tuple(row) for row in first["many"]}) == 3
 
 
-def test_an_interrupt_of_one_process_ends_all_alike(runs):
-    first, second = (json.loads((runs / f"said_{r}.json").read_text()) for r in (0, 1))
+def test_an_interrupt_of_one_process_ends_all_with_the_same_model(runs):
+    first, second = (
+        json.loads((runs / f"messages_{r}.json").read_text()) for r in (0, 1)
+    )
     assert first["interrupted"][0] == "interrupted"
     assert first["interrupted"] == second["interrupted"]
 
@@ -156,9 +167,9 @@ class Fits:
     def predictions(self, name: str) -> np.ndarray:
         from farrier import load
 
-        estimator = load(self.folder / name).estimator
         x = np.random.default_rng(1).normal(size=(20, 2))
-        return estimator.predict(x)
+        with jax.enable_x64(False):  # the precision of the processes that fitted it
+            return load(self.folder / name).estimator.predict(x)
 
 
 def killed_again_and_again(folder: Path, kills: int, steps: int) -> None:

@@ -5,6 +5,7 @@ import gc
 import time
 from pathlib import Path
 
+import jax.random as jr
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,10 +16,11 @@ from farrier import (
     HorseshoeClassifier,
     HorseshoeRegressor,
     ParquetRows,
+    Training,
 )
 from farrier.scale import parquet as parquet_files
 from farrier.scale import rows as sources
-from farrier.scale.rows import Lottery
+from farrier.scale.rows import ConvertedRows, Lottery
 from farrier.scale.stream import Stream
 from farrier.tables import TableError, read_table
 
@@ -76,12 +78,12 @@ def test_a_source_gives_its_rows(kind, tmp_path):
 
 
 def quick(model=HorseshoeRegressor, **settings):
-    settings = {"batch_size": 128, "max_iter": 2, "random_state": 0} | settings
-    return model((4,), early_stopping=False, **settings)
+    training = Training(batch_size=128, max_iter=2, early_stopping=False)
+    return model((4,), training=training, random_state=0, **settings)
 
 
 @pytest.fixture(scope="module")
-def held():
+def from_arrays():
     """A fit from arrays in memory, streamed."""
     before, sources.PIECE = sources.PIECE, PIECE
     yield quick().fit(ArrayRows(*table()))
@@ -90,35 +92,51 @@ def held():
 
 @pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
 @pytest.mark.parametrize("kind", SOURCES)
-def test_all_sources_teach_the_same(kind, tmp_path, held):
+def test_all_sources_train_the_same(kind, tmp_path, from_arrays):
     x, y = table()
     source = SOURCES[kind](tmp_path, x, y)
     model = quick().fit(source)
-    np.testing.assert_array_equal(model.history_.bound, held.history_.bound)
-    streamed, expected = model.predict(source), held.predict(x)
+    np.testing.assert_array_equal(model.history_.elbo, from_arrays.history_.elbo)
+    streamed, expected = model.predict(source), from_arrays.predict(x)
     np.testing.assert_allclose(streamed, expected, rtol=1e-12)
-    assert model.widths_ == held.widths_
+    assert model.widths_ == from_arrays.widths_
 
 
 @pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
-def test_rows_are_those_of_an_array_source(held):
+def test_rows_are_those_of_an_array_source(from_arrays):
     """And the units those of all rows at once."""
     x, y = table()
-    assert held._x_standard.mean == pytest.approx(x.mean(axis=0), rel=1e-12)
-    assert held._x_standard.scale == pytest.approx(x.std(axis=0), rel=1e-12)
-    job = quick()._streamed_job(ArrayRows(x, y))
-    units = ArrayRows(held._x_standard(x), held._y_standard(y[:, None]))
-    lanes = job.data._lanes[0].seed[:2]
-    other = Stream(units, batch_size=128, key=job.key)
-    for lane in other._lanes:
-        lane.seed = (*lanes, lane.seed[-1])
-    for ours, theirs in zip(job.data.batch(7), other.batch(7), strict=True):
+    units = from_arrays.model_.units
+    assert units.x.mean == pytest.approx(x.mean(axis=0), rel=1e-12)
+    assert units.x.scale == pytest.approx(x.std(axis=0), rel=1e-12)
+    assert units.y.mean == pytest.approx(y.mean(), rel=1e-12)
+    assert units.y.scale == pytest.approx(y.std(), rel=1e-12)
+    standard = ArrayRows(units.x(x), units.y(y[:, None])[:, 0])
+    again = quick(standardise=False).fit(standard)
+    np.testing.assert_allclose(
+        again.history_.elbo, from_arrays.history_.elbo, rtol=1e-9
+    )
+
+
+def test_converted_rows_are_those_of_their_source(tmp_path):
+    """In the precision of JAX, wherever a batch takes them from."""
+    x, y = table()
+    source = parquet(tmp_path, x, y)
+    double = ConvertedRows(source, lambda x, y, weight: (2 * x, y + 1, 3 * weight))
+    assert (double.rows, double.pieces) == (source.rows, source.pieces)
+    assert (double.mark(), double.where(300)) == (source.mark(), source.where(300))
+    whole = Stream(ArrayRows(2 * x, y + 1), batch_size=128, key=jr.key(0))
+    streamed = Stream(double, batch_size=128, key=jr.key(0))
+    triple = whole.batch(7)[2] * 3
+    for ours, theirs in zip(
+        streamed.batch(7), (*whole.batch(7)[:2], triple), strict=True
+    ):
         np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
 @pytest.mark.parametrize("kind", ["parquet", "batches"])
-def test_a_fit_goes_on_in_the_middle_of_a_pass(kind, tmp_path, held):
+def test_a_fit_goes_on_in_the_middle_of_a_pass(kind, tmp_path, from_arrays):
     """To the same bits; also from batches that come only once."""
     x, y = table()
     checkpoint = tmp_path / "run.safetensors"
@@ -133,7 +151,7 @@ def test_a_fit_goes_on_in_the_middle_of_a_pass(kind, tmp_path, held):
     if kind == "batches":
         source = batches(tmp_path, x, y)
     model = quick().fit(source, checkpoint=checkpoint)
-    np.testing.assert_array_equal(model.history_.bound, held.history_.bound)
+    np.testing.assert_array_equal(model.history_.elbo, from_arrays.history_.elbo)
     other = ArrayRows(x, y + 1)
     with pytest.raises(ValueError, match="belongs to other rows"):
         quick().fit(other, checkpoint=checkpoint)
@@ -154,8 +172,8 @@ def test_labels_and_weights(tmp_path):
     np.testing.assert_allclose(p, model.predict_proba(x), rtol=1e-12)
     by_class = quick(HorseshoeClassifier, class_weight={"high": 2}, standardise=False)
     by_row = quick(HorseshoeClassifier, standardise=False)
-    ours = by_class.fit(ArrayRows(x, labels)).history_.bound
-    theirs = by_row.fit(ArrayRows(x, labels, weight)).history_.bound
+    ours = by_class.fit(ArrayRows(x, labels)).history_.elbo
+    theirs = by_row.fit(ArrayRows(x, labels, weight)).history_.elbo
     np.testing.assert_array_equal(ours, theirs)
     del weighted, model
     until = time.monotonic() + 30
@@ -205,7 +223,7 @@ def test_a_damaged_row_group_is_named(tmp_path):
         read_table(path.parent)
 
 
-def test_folders_that_are_wrong_are_told(tmp_path):
+def test_folders_that_are_wrong_are_refused(tmp_path):
     with pytest.raises(TableError, match="has no files that end in"):
         ParquetRows(tmp_path, "y")
     with pytest.raises(TableError, match="is not there"):
@@ -222,7 +240,7 @@ def test_folders_that_are_wrong_are_told(tmp_path):
         ParquetRows(folder, "y")
 
 
-def test_batches_that_are_wrong_are_told(tmp_path):
+def test_batches_that_are_wrong_are_refused(tmp_path):
     x, y = table(50)
     for bad, needed in (
         ([x], r"Batch 0 must be \(X, y\)"),
@@ -236,7 +254,7 @@ def test_batches_that_are_wrong_are_told(tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_full_disk_is_told(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported(tmp_path, monkeypatch):
     def full(self, *_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -245,12 +263,13 @@ def test_a_full_disk_is_told(tmp_path, monkeypatch):
         BatchRows([table(50)], tmp_path).statistics()
 
 
-def test_what_a_stream_cannot_do_is_told(tmp_path):
+def test_what_a_stream_cannot_do_is_refused(tmp_path):
     source = ArrayRows(*table(50))
     with pytest.raises(ValueError, match="give neither `y` nor `sample_weight`"):
         quick().fit(source, table(50)[1])
-    with pytest.raises(ValueError, match="`refine` samples with all rows in memory"):
-        quick(refine="nuts").fit(source)
+    for setting in ({"refine": "nuts"}, {"n_restarts": 2}):
+        with pytest.raises(ValueError, match="need all rows in memory and one device"):
+            quick(**setting).fit(source)
     with pytest.raises(OSError, match="could not be written"):
         quick().fit(source, checkpoint=tmp_path / "absent" / "run.safetensors")
     with pytest.raises(ValueError, match="one target of at most a thousand labels"):

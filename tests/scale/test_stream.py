@@ -1,4 +1,4 @@
-"""Rows that are not on the device: which stand in which batch, and what is learned."""
+"""Rows that are not on the device: which batch they are in, and what is learned."""
 
 import gc
 import threading
@@ -9,10 +9,8 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from builders import tiny_network
 
-from farrier.core.priors import Horseshoe
-from farrier.model.likelihoods import GaussianNoise
-from farrier.model.network import Network
 from farrier.scale import rows as sources
 from farrier.scale import stream
 from farrier.scale.placement import OneDevice
@@ -36,7 +34,7 @@ def table(rows: int = ROWS) -> ArrayRows:
 
 
 @pytest.mark.parametrize("batch_size", [8, 64, 100])
-def test_every_row_stands_in_one_batch_of_a_pass(batch_size):
+def test_every_row_is_in_one_batch_of_a_pass(batch_size):
     rows = Stream(table(), batch_size=batch_size, key=jr.key(0))
     batches = [rows.batch(step) for step in range(rows.batches)]
     weight = np.concatenate([w for _, _, w in batches])
@@ -96,9 +94,7 @@ def test_rows_of_a_batch_come_from_all_over_the_table():
 
 
 def small_job(rows: ArrayRows, **settings) -> Job:
-    network = Network.create(
-        2, (3,), GaussianNoise().build(1, rows=rows.rows), Horseshoe(), key=jr.key(0)
-    )
+    network = tiny_network(2, (3,), rows=rows.rows, key=jr.key(0))
     config = TrainConfig(steps=40, batch_size=64, **settings)
     data = Stream(rows, batch_size=64, key=jr.key(1))
     return Job(Run.create(network, config), data, config, jr.key(2))
@@ -110,11 +106,11 @@ def standard() -> ArrayRows:
     return ArrayRows(x, np.sin(x[:, :1]))
 
 
-def test_small_blocks_teach_the_same(monkeypatch):
+def test_small_blocks_train_the_same(monkeypatch):
     large = train(small_job(standard()))
     monkeypatch.setattr(stream, "BLOCK_VALUES", 1)
     small = train(small_job(standard()))
-    np.testing.assert_allclose(small.history.bound, large.history.bound, rtol=1e-5)
+    np.testing.assert_allclose(small.history.elbo, large.history.elbo, rtol=1e-5)
     assert len(large.history.step) == 40
 
 
@@ -126,10 +122,10 @@ def test_a_run_goes_on_in_the_middle_of_a_pass():
     later.run = runs[1]
     assert 0 < int(later.run.state.step) % later.data.batches
     again = train(later)
-    np.testing.assert_array_equal(again.history.bound, whole.history.bound)
+    np.testing.assert_array_equal(again.history.elbo, whole.history.elbo)
 
 
-def test_the_bound_of_a_pass_is_that_of_all_rows():
+def test_the_elbo_of_a_pass_is_that_of_all_rows():
     source = standard()
     rows = Stream(source, batch_size=64, key=jr.key(0))
     network = small_job(source).run.state.network
@@ -137,12 +133,12 @@ def test_the_bound_of_a_pass_is_that_of_all_rows():
     keys = jr.split(jr.key(5), 200)
     bound = eqx.filter_jit(lambda *rows, key: network.bound(*rows, key=key))
     whole = np.mean([bound(*every, key=k).log_likelihood for k in keys[:20]])
-    found = [
+    parts = [
         bound(*map(jnp.asarray, rows.batch(i)), key=k).log_likelihood
         for i, k in zip(range(4 * rows.batches), keys, strict=False)
     ]
-    error = np.std(found) / np.sqrt(len(found))
-    assert abs(np.mean(found) - whole) < 4 * error + 1e-3 * abs(whole)
+    error = np.std(parts) / np.sqrt(len(parts))
+    assert abs(np.mean(parts) - whole) < 4 * error + 1e-3 * abs(whole)
 
 
 def test_reading_ahead_gives_all_and_its_errors():

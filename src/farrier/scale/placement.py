@@ -132,14 +132,26 @@ ONE_DEVICE = OneDevice()
 
 @dataclass(frozen=True)
 class Meshed(AbstractPlacement):
-    """On a mesh of devices with the axes "rows" and "nodes"."""
+    """On a mesh of devices with the axes "rows" and "nodes".
+
+    Parameters
+    ----------
+    wide
+        Nodes from which a layer is sharded.
+    """
 
     mesh: Mesh
     processes: AbstractGroup = ALONE
+    wide: int = WIDE
 
     @classmethod
     def over(
-        cls, devices: list[Any], nodes: int = 1, group: AbstractGroup = ALONE
+        cls,
+        devices: list[Any],
+        nodes: int = 1,
+        group: AbstractGroup = ALONE,
+        *,
+        wide: int = WIDE,
     ) -> "Meshed":
         """On these devices, with `nodes` of them for each shard of the rows."""
         if nodes < 1 or len(devices) % nodes:
@@ -148,7 +160,7 @@ class Meshed(AbstractPlacement):
                 f"{nodes}."
             )
         grid = np.asarray(devices).reshape(-1, nodes)
-        return cls(Mesh(grid, ("rows", "nodes")), group)
+        return cls(Mesh(grid, ("rows", "nodes")), group, wide)
 
     @property
     def group(self) -> AbstractGroup:
@@ -199,7 +211,7 @@ class Meshed(AbstractPlacement):
     def _put_layer(self, layer: Layer) -> Layer:
         """A layer on the devices, its node axes sharded if it is wide."""
         nodes = layer.weights.nodes
-        if nodes < WIDE or nodes % self.mesh.shape["nodes"]:
+        if nodes < self.wide or nodes % self.mesh.shape["nodes"]:
             return jax.tree.map(self._put, layer)
         put = lambda value, sharded: self._put(value, "nodes" if sharded else None)
         return jax.tree.map(put, layer, nodes_first(layer))

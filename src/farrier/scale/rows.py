@@ -4,17 +4,12 @@ Every source knows its number of rows and reads any range of them, in the units 
 user. One pass over all rows computes what a fit has to know of them: `statistics`.
 """
 
-import abc
-import errno
 import hashlib
-import shutil
-import tempfile
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -22,150 +17,14 @@ import numpy as np
 from ..tables.columns import ERROR
 from ..tables.files import Frame, TableError, imported
 from ..tables.learn import ColumnSummary, Learned, learn
-from ..tables.table import MOST_CLASSES, Columns, column_of
-from ..units import Moments, Sample, row_hashes
+from ..tables.table import Columns, column_of
+from ..units import row_hashes
 from .parquet import LARGE, Parquet
+from .source import CHECK_ROWS, Raw, RowSource, Statistics
+from .spool import Spool
 
 PIECE = 2**14  # rows of an array that are read together
 PIECE_VALUES = 2**24  # largest number of inputs in a piece of a row group
-CHECK_ROWS = 10_000  # sampled rows, for node scores and the check of compaction
-
-# Inputs, targets or None, and weights.
-Raw: TypeAlias = tuple[np.ndarray, np.ndarray | None, np.ndarray]
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """Statistics of all rows that a fit needs.
-
-    Parameters
-    ----------
-    x, y
-        Moments of inputs and targets; `y` is None if the targets are not numbers.
-    labels
-        Total weight of each distinct target; empty if there are more than a thousand.
-    sample
-        Inputs and targets of a random sample of rows.
-    """
-
-    x: Moments
-    y: Moments | None
-    labels: dict[Any, float]
-    sample: tuple[np.ndarray, np.ndarray]
-
-
-class RowSource(abc.ABC):
-    """Rows that are read piece by piece: of a file, of arrays, of batches."""
-
-    @property
-    @abc.abstractmethod
-    def rows(self) -> int:
-        """Number of rows."""
-
-    @property
-    @abc.abstractmethod
-    def pieces(self) -> Sequence[int]:
-        """Numbers of the first rows of the pieces that are read fastest as a whole."""
-
-    @property
-    def names(self) -> list[str] | None:
-        """Names of the inputs, or None."""
-        return None
-
-    @abc.abstractmethod
-    def read(self, first: int, last: int) -> Raw:
-        """The rows from `first` to before `last`. Safe to be called by many threads."""
-
-    @abc.abstractmethod
-    def mark(self) -> str:
-        """A string that identifies the rows, computed without reading all of them."""
-
-    def where(self, row: int) -> str:
-        """The position of a row, for error messages."""
-        return f"row {row + 1}"
-
-    def statistics(self) -> Statistics:
-        """What a fit has to know of the rows, from one pass over all of them."""
-        return gathered(self.parts(), self.where)
-
-    def parts(self) -> Iterator[tuple[int, Raw]]:
-        """All pieces in order, each with the number of its first row."""
-        for first, last in ranges(self.pieces, self.rows):
-            yield first, self.read(first, last)
-
-    def inputs(self) -> Iterator[Any]:
-        """Inputs of all pieces in order; data frames if the inputs have names."""
-        for _, (x, _, _) in self.parts():
-            if self.names is not None:
-                x = imported()[0].DataFrame(x, columns=self.names)
-            yield x
-
-
-def ranges(firsts: Sequence[int], rows: int) -> Iterator[tuple[int, int]]:
-    """The first row of each piece, and the row after its last one."""
-    return zip(firsts, [*firsts[1:], rows], strict=True)
-
-
-def gathered(
-    parts: Iterable[tuple[int, Raw]], where: Callable[[int], str]
-) -> Statistics:
-    """Statistics of pieces that come one after the other; all values are checked."""
-    x_moments = y_moments = None
-    labels: dict[Any, float] | None = {}
-    samples = Sample(CHECK_ROWS), Sample(CHECK_ROWS)
-    for first, (x, y, weight) in parts:
-        if y is None:
-            raise ValueError("A fit needs targets, and these rows have none.")
-        check_finite(x, "X", first, where)
-        check_finite(weight, "`sample_weight`", first, where)
-        if (weight < 0).any():
-            row = where(first + int((weight < 0).argmax()))
-            raise ValueError(f"`sample_weight` must not be negative, as in {row}.")
-        new = Moments.of(x, weight)
-        x_moments = new if x_moments is None else x_moments.joined(new)
-        if y.dtype.kind in "iuf":
-            check_finite(y, "y", first, where)
-            new = Moments.of(y.reshape(len(y), -1), weight)
-            y_moments = new if y_moments is None else y_moments.joined(new)
-        labels = _counted(labels, y, weight)
-        numbers = np.arange(first, first + len(x))
-        for sample, values in zip(samples, (x, y), strict=True):
-            sample.add(numbers, values)
-    if x_moments is None:
-        raise ValueError("There are no rows.")
-    if not x_moments.weight:
-        raise ValueError("`sample_weight` is zero for all rows: nothing can be fitted.")
-    x, y = (np.concatenate(sample.parts) for sample in samples)
-    return Statistics(x_moments, y_moments, labels or {}, (x, y))
-
-
-def check_finite(
-    values: np.ndarray, what: str, first: int, where: Callable[[int], str]
-) -> None:
-    """Refuse NaN and infinite values; the message names the first one."""
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        row, *column = np.argwhere(~np.isfinite(values))[0].tolist()
-        position = f"column {column[0]} of {where(first + row)}"
-        raise ValueError(
-            f"{what} holds {values[row, *column]} in "
-            f"{position if column else where(first + row)}, where a finite number is "
-            "needed."
-        )
-
-
-def _counted(
-    labels: dict[Any, float] | None, y: np.ndarray, weight: np.ndarray
-) -> dict[Any, float] | None:
-    """Total weights of distinct labels; None if there are too many, or many targets."""
-    if labels is None or y.ndim > 1:
-        return None
-    found, number = np.unique(y, return_inverse=True)
-    if len(found) > MOST_CLASSES:
-        return None
-    for label, total in zip(found.tolist(), np.bincount(number, weight), strict=True):
-        labels[label] = labels.get(label, 0.0) + float(total)
-    return labels if len(labels) <= MOST_CLASSES else None
-
 
 # -- arrays ------------------------------------------------------------------------
 
@@ -295,8 +154,8 @@ class BatchRows(RowSource):
         self._folder = folder
 
     @cached_property
-    def _spool(self) -> "Spool":
-        return Spool.written(self._batches, self._folder)
+    def _spool(self) -> Spool:
+        return Spool.written(self._batches, self._folder, PIECE)
 
     @property
     def rows(self) -> int:
@@ -319,123 +178,6 @@ class BatchRows(RowSource):
     def mark(self) -> str:
         """A hash of all rows."""
         return self._spool.digest
-
-
-@dataclass(frozen=True)
-class Spool:
-    """Rows in three files of a temporary folder."""
-
-    folder: Path  # deleted together with this object
-    rows: int
-    forms: dict[str, tuple[np.dtype, tuple[int, ...]]]  # type, and shape of one row
-    labels: np.ndarray | None  # distinct targets, if these are not numbers
-    statistics: Statistics
-    digest: str
-
-    @classmethod
-    def written(cls, batches: Iterable[Any], parent: str | Path | None) -> Self:
-        """Write all rows of the batches, and compute their statistics."""
-        folder = Path(tempfile.mkdtemp(prefix="farrier-", dir=parent))
-        digest, labels, forms, rows = hashlib.sha256(), {}, {}, 0
-
-        def parts() -> Iterator[tuple[int, Raw]]:
-            nonlocal rows
-            for x, y, weight in _cut(_checked(batches)):
-                coded = y
-                if y.dtype.kind not in "iuf":
-                    for value in y.tolist():
-                        labels.setdefault(value, len(labels))
-                    coded = np.array([labels[value] for value in y.tolist()])
-                for name, values in (("x", x), ("y", coded), ("weight", weight)):
-                    form = forms.setdefault(name, (values.dtype, values.shape[1:]))
-                    data = np.ascontiguousarray(values, form[0]).tobytes()
-                    digest.update(data)
-                    _append(folder / name, data, rows)
-                yield rows, (x, y, weight)
-                rows += len(x)
-
-        try:
-            statistics = gathered(parts(), lambda row: f"row {row + 1} of all batches")
-        except BaseException:
-            shutil.rmtree(folder)
-            raise
-        names = np.array([*labels]) if labels else None
-        spool = cls(folder, rows, forms, names, statistics, digest.hexdigest())
-        weakref.finalize(spool, shutil.rmtree, folder, ignore_errors=True)
-        return spool
-
-    def read(self, first: int, last: int) -> Raw:
-        """The rows from `first` to before `last`."""
-        x, y, weight = (self._values(name, first, last) for name in self.forms)
-        return x, y if self.labels is None else self.labels[y], weight
-
-    def _values(self, name: str, first: int, last: int) -> np.ndarray:
-        dtype, shape = self.forms[name]
-        row = int(np.prod(shape, dtype=int))
-        values = np.fromfile(
-            self.folder / name,
-            dtype,
-            count=(last - first) * row,
-            offset=first * row * dtype.itemsize,
-        )
-        return values.reshape(last - first, *shape)
-
-
-def _append(path: Path, data: bytes, rows: int) -> None:
-    try:
-        with path.open("ab") as file:
-            file.write(data)
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise OSError(
-            errno.ENOSPC,
-            f"The disk of {str(path.parent)!r} is full after {rows} rows. Give "
-            "`BatchRows` a `folder` with more room.",
-        ) from error
-
-
-def _checked(batches: Iterable[Any]) -> Iterator[tuple[np.ndarray, ...]]:
-    """Batches as arrays of one type each: inputs, targets or labels, weights."""
-    forms = None
-    for number, batch in enumerate(batches):
-        if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
-            raise ValueError(
-                f"Batch {number} must be (X, y) or (X, y, weight), got a "
-                f"{type(batch).__name__}."
-            )
-        x, y = np.asarray(batch[0]), np.asarray(batch[1])
-        weight = np.asarray(batch[2], float) if len(batch) == 3 else np.ones(len(y))
-        if x.ndim != 2 or x.dtype.kind not in "biuf" or len(y) != len(x):
-            raise ValueError(
-                f"Batch {number} must have rows x columns of numbers and one target "
-                f"for each row, got shapes {x.shape} of {x.dtype} and {y.shape}."
-            )
-        x = x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
-        wide = {"i": np.int64, "u": np.int64, "f": np.float64}
-        y = y.astype(wide.get(y.dtype.kind, y.dtype))
-        form = x.dtype, x.shape[1:], "label" if y.dtype.kind in "OSUb" else y.dtype.kind
-        forms = forms or form
-        if form != forms:
-            raise ValueError(
-                f"All batches must have the same columns and types, but batch {number} "
-                f"has {form[0]} x {form[1][0]} with targets {form[2]!r}, and the first "
-                f"has {forms[0]} x {forms[1][0]} with {forms[2]!r}."
-            )
-        yield x, y, weight
-
-
-def _cut(batches: Iterable[tuple[np.ndarray, ...]]) -> Iterator[tuple]:
-    """The same rows in pieces of equal size."""
-    waiting: list[tuple[np.ndarray, ...]] = []
-    for batch in batches:
-        waiting.append(batch)
-        while sum(len(part[0]) for part in waiting) >= PIECE:
-            joined = [np.concatenate(values) for values in zip(*waiting, strict=True)]
-            yield tuple(values[:PIECE] for values in joined)
-            waiting = [tuple(values[PIECE:] for values in joined)]
-    if waiting and sum(len(part[0]) for part in waiting):
-        yield tuple(np.concatenate(values) for values in zip(*waiting, strict=True))
 
 
 # -- tables in Parquet files -------------------------------------------------------

@@ -63,7 +63,7 @@ class Data(eqx.Module):
         return -(-self.rows // self.batch_size)
 
     def sample_inputs(self, count: int) -> Float[Array, "count d_in"]:
-        """Inputs of `count` rows, spread evenly over all rows."""
+        """Inputs of `count` evenly spaced rows."""
         return self.x[np.linspace(0, int(self.rows) - 1, count).astype(int)]
 
     def advance(
@@ -81,7 +81,7 @@ class Data(eqx.Module):
 
 
 def pad_rows(values: np.ndarray, rows: int) -> np.ndarray:
-    """Values in the precision that JAX is set to, with zeros up to so many rows."""
+    """Values in the precision that JAX is set to, padded with zeros to `rows` rows."""
     dtype = jnp.result_type(float) if values.dtype.kind == "f" else jnp.int32
     padded = np.zeros((rows, *values.shape[1:]), dtype)
     padded[: len(values)] = values
@@ -105,7 +105,7 @@ def chunk(
 ) -> tuple[TrainState, Float[Array, "records terms"]]:
     """`records` x `steps_per_record` steps, as one program; none past the budget.
 
-    Each record holds the mean of every term of the bound over its finite steps.
+    A record is the mean of every term of the ELBO over its finite steps.
     """
     arrays, static = eqx.partition(state, eqx.is_array)
     n_terms = len(state.network.term_names())
@@ -139,15 +139,15 @@ run_chunk = compiled(chunk)
 def epoch_order(
     data: Data, step: Int[Array, ""], *, key: PRNGKeyArray
 ) -> Int[Array, " slots"]:
-    """Row numbers in the order of the pass that holds `step`; padding comes last."""
+    """Row numbers in the order of the pass of `step`; padding comes last."""
     padded = len(data.weight)
     if not data.shuffled:
         return jnp.arange(padded)
     key_epoch = jr.fold_in(jr.fold_in(key, 2**32 - 1), step // data.batches)
-    lots = jr.bits(key_epoch, (padded,), jnp.uint32) >> jnp.uint32(1)
+    rank = jr.bits(key_epoch, (padded,), jnp.uint32) >> jnp.uint32(1)
     real = jnp.arange(padded, dtype=jnp.int32) < data.rows
-    lots = jnp.where(real, lots, jnp.uint32(2**32 - 1))
-    return jnp.pad(jnp.argsort(lots), (0, data.batch_size))
+    rank = jnp.where(real, rank, jnp.uint32(2**32 - 1))
+    return jnp.pad(jnp.argsort(rank), (0, data.batch_size))
 
 
 def next_order(order, data: Data, step: Int[Array, ""], *, key: PRNGKeyArray):
@@ -162,7 +162,7 @@ def next_order(order, data: Data, step: Int[Array, ""], *, key: PRNGKeyArray):
 
 
 def batch(data: Data, order: Int[Array, " slots"], step: Int[Array, ""]):
-    """Rows of one step; the mean over a pass of their bounds is the bound (T1).
+    """Rows of one step: the mean of the ELBOs of a pass is the ELBO (T1).
 
     With J batches in a pass every row stands for J rows, also in a short last batch.
     """

@@ -77,12 +77,12 @@ class History:
 
     @property
     def last_elbo(self) -> float:
-        """The last record of the ELBO, or -inf where there is none that is finite."""
+        """The last record of the ELBO, or -inf if it is not finite."""
         elbo = self.elbo
         return float(elbo[-1]) if len(elbo) and np.isfinite(elbo[-1]) else -math.inf
 
     def summary(self) -> dict[str, Any]:
-        """All but the records, as plain values."""
+        """Everything except the records, as plain values."""
         return {k: v for k, v in asdict(self).items() if k not in ("step", "terms")}
 
     def extended(self, step: np.ndarray, terms: dict[str, np.ndarray]) -> "History":

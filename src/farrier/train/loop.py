@@ -21,7 +21,7 @@ CHUNKS = 40
 
 @dataclass
 class Run:
-    """A training run between two chunks: all that it needs to go on."""
+    """A training run between two chunks, with all that the next chunk needs."""
 
     state: TrainState
     schedule: Schedule
@@ -61,7 +61,7 @@ class TrainingRows(Protocol):
         ...
 
     def sample_inputs(self, count: int) -> Float[Array, "count d_in"]:
-        """Inputs of `count` rows, spread evenly over all rows."""
+        """Inputs of `count` evenly spaced rows."""
         ...
 
     def advance(
@@ -88,15 +88,15 @@ class Job:
 
     @property
     def steps_per_record(self) -> int:
-        """Steps over which one record of the history is a mean."""
+        """Number of steps that one record of the history averages."""
         return max(1, self.config.steps // (CHUNKS * RECORDS_PER_CHUNK))
 
 
 def train(job: Job, after_chunk: Callable[[Run], None] = lambda run: None) -> Run:
-    """Go on with a run until it ends; `run.history.status` says how.
+    """Continue a run until it ends; `run.history.status` tells how.
 
-    `Ctrl-C` ends it with what was learned up to the last whole chunk. `after_chunk` is
-    called between chunks, to show progress or to write a checkpoint.
+    `Ctrl-C` ends it with the state after the last whole chunk. `after_chunk` is called
+    between chunks, to show progress or to write a checkpoint.
     """
     run = job.run
     try:
@@ -116,7 +116,7 @@ def train(job: Job, after_chunk: Callable[[Run], None] = lambda run: None) -> Ru
 
 
 def advanced(job: Job, run: Run, state: TrainState, means: np.ndarray) -> Run:
-    """The run after one more chunk, with the decision whether it was the last."""
+    """The run after one more chunk: still running, cooling down or ended."""
     config, length = job.config, job.steps_per_record
     before, end = int(run.state.step), int(run.schedule.end)
     now = int(state.step)

@@ -1,9 +1,9 @@
 """Many training runs as one piece of work.
 
-Runs of one shape that are small go together: one program trains a group of them side by
-side (vmap), as many as fill a cache. Groups, and runs that fill it alone, go to as many
-threads as there are cores. A run on its own has the bits of `train`; in a group, sums
-are rounded in another order.
+Small runs of one shape go together: one program trains a group of them side by side
+(vmap), as many as fill a cache. Groups, and runs that fill the cache alone, go to as
+many threads as there are cores. A run on its own is bit-identical to `train`; in a
+group, sums are rounded in another order.
 """
 
 import itertools
@@ -13,7 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -29,15 +29,62 @@ from .loop import Job, Run, advanced, train
 from .schedule import Schedule
 from .step import TrainState, compiled, converted
 
-GROUP_SIZE = 2**14  # activations of one step of a group: a few such arrays fit a cache
-# Activations of a step whose matrix products XLA spreads over all cores: two such steps
-# at once gain nothing.
-FILLS = 2**17
-# A group shuffles its rows in every step, not once a pass: vmap takes both branches.
-MOST_SHUFFLED = 1_024
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """How much work goes side by side.
+
+    Parameters
+    ----------
+    cores
+        Threads that train at once.
+    group_size
+        Activations of one step of a group: a few such arrays fit a cache.
+    fills
+        Activations of a step whose matrix products XLA spreads over all cores: two such
+        steps at once gain nothing.
+    most_shuffled
+        Rows up to which runs that shuffle go together. A group shuffles its rows in
+        every step, not once a pass, because vmap computes both branches.
+    """
+
+    cores: int
+    group_size: int = 2**14
+    fills: int = 2**17
+    most_shuffled: int = 1_024
+
+    def workers(self, jobs: Sequence[Job]) -> int:
+        """Threads: one where a step fills all cores by itself, else one a core."""
+        return 1 if any(_activations(job) >= self.fills for job in jobs) else self.cores
+
+    def groups(self, jobs: Sequence[Job]) -> list[list[int]]:
+        """Numbers of the jobs that go together.
+
+        Shapes take turns, so that the programs of two are compiled side by side.
+        """
+        same_shape: dict[Hashable, list[int]] = defaultdict(list)
+        for index, job in enumerate(jobs):
+            same_shape[_shape(job)].append(index)
+        by_shape = []
+        for members in same_shape.values():
+            size = self._group_size(jobs[members[0]])
+            # Not so large that a core has nothing to do.
+            size = min(size, -(-len(members) // self.cores))
+            starts = range(0, len(members), size)
+            by_shape.append([members[i : i + size] for i in starts])
+        turns = itertools.zip_longest(*by_shape)
+        return [members for turn in turns for members in turn if members is not None]
+
+    def _group_size(self, job: Job) -> int:
+        """Runs like this one that go together."""
+        if job.shrink is not None:  # its shape changes while it is trained
+            return 1
+        if job.data.shuffled > self.most_shuffled:
+            return 1
+        return max(1, self.group_size // _activations(job))
 
 
 @compiled
@@ -48,7 +95,7 @@ def run_chunks(
     keys: Key[Array, " runs"],
     length: int,
 ) -> tuple[TrainState, Float[Array, "runs records terms"]]:
-    """`chunk` for runs of one form, stacked, with `length` steps in each record."""
+    """`chunk` for stacked runs of one shape, with `length` steps in each record."""
 
     def one(
         state: TrainState, data: Data, schedule: Schedule, key: PRNGKeyArray
@@ -59,13 +106,17 @@ def run_chunks(
 
 
 def train_many(
-    jobs: Sequence[Job], after_chunk: Callable[[int, Run], None] = lambda i, run: None
+    jobs: Sequence[Job],
+    after_chunk: Callable[[int, Run], None] = lambda i, run: None,
+    machine: Machine | None = None,
 ) -> Iterator[tuple[int, Run]]:
     """Train all; yields the number of each job and its run when it has ended.
 
     `after_chunk` is called with the number of a job and its run, one call at a time.
-    `Ctrl-C` ends all with what was learned up to their last whole chunks.
+    `Ctrl-C` ends all with what was learned up to their last whole chunks. The machine
+    is by default this one, with all cores that this process may use.
     """
+    machine = Machine(cores=cores()) if machine is None else machine
     stop, lock = threading.Event(), threading.Lock()
 
     def watch(index: int, run: Run) -> None:
@@ -83,8 +134,8 @@ def train_many(
         return _train_group([jobs[i] for i in members], members, watch)
 
     work_here = as_here(work)
-    with ThreadPoolExecutor(_workers(jobs)) as pool:
-        groups = _groups(jobs)
+    with ThreadPoolExecutor(machine.workers(jobs)) as pool:
+        groups = machine.groups(jobs)
         waiting = {pool.submit(work_here, members): members for members in groups}
         try:
             while waiting:
@@ -95,7 +146,7 @@ def train_many(
                     continue
                 for future in ended:
                     yield from zip(waiting.pop(future), future.result(), strict=True)
-        finally:  # also where a run failed, or who asked for them has
+        finally:  # also after an error in a run or in the caller
             stop.set()
 
 
@@ -111,7 +162,7 @@ def cores() -> int:
 
 
 def as_here(work: Callable[[Item], Result]) -> Callable[[Item], Result]:
-    """The work with the precision of this thread, since a new one has the default."""
+    """The work in the precision of this thread: a new thread has the default one."""
     double = jnp.result_type(float) == jnp.float64
 
     def same(item: Item) -> Result:
@@ -132,33 +183,7 @@ def _activations(job: Job) -> int:
     return job.data.batch_size * max(job.run.state.network.widths)
 
 
-def _workers(jobs: Sequence[Job]) -> int:
-    """Threads: one where a step fills all cores by itself, else one for each core."""
-    return 1 if any(_activations(job) >= FILLS for job in jobs) else cores()
-
-
-def _groups(jobs: Sequence[Job]) -> list[list[int]]:
-    """Numbers of the jobs that go together.
-
-    Forms take turns, so that the programs of two are compiled side by side.
-    """
-    alike: dict[Hashable, list[int]] = defaultdict(list)
-    for index, job in enumerate(jobs):
-        alike[_form(job)].append(index)
-    by_form = []
-    for members in alike.values():
-        first = jobs[members[0]]
-        size = max(1, GROUP_SIZE // _activations(first))
-        size = size if first.shrink is None else 1  # its shape is its own
-        size = size if first.data.shuffled <= MOST_SHUFFLED else 1
-        # Not so large that a core has nothing to do.
-        size = min(size, -(-len(members) // cores()))
-        by_form.append([members[i : i + size] for i in range(0, len(members), size)])
-    turns = itertools.zip_longest(*by_form)
-    return [members for turn in turns for members in turn if members is not None]
-
-
-def _form(job: Job) -> Hashable:
+def _shape(job: Job) -> Hashable:
     """What two jobs must share to be trained by one program."""
     tree = (job.run.state, job.data, job.run.schedule)
     leaves, structure = jax.tree.flatten(tree)
@@ -169,7 +194,7 @@ def _form(job: Job) -> Hashable:
 def _train_group(
     jobs: list[Job], numbers: list[int], watch: Callable[[int, Run], None]
 ) -> list[Run]:
-    """Runs of one form, side by side; those that have ended stand still."""
+    """Runs of one shape, side by side; those that have ended stay as they are."""
     runs = [job.run for job in jobs]
     states = _stacked([run.state for run in runs])
     data, keys = _stacked([job.data for job in jobs]), _stacked([j.key for j in jobs])

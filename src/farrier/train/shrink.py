@@ -1,17 +1,17 @@
 """Compaction while training: nodes that stay inactive are removed.
 
-Between two chunks of steps, over a few rows with a fresh draw for each row, the share
-that node k has by its expected weights in the variance of what it feeds:
+Between two chunks of steps, on a few rows with a new draw for each row, node k has by
+its expected weights the share
 
     c_kj = var_rows(a_k) E[w_kj]^2 / (var_rows(u_j) + noise_j)                      (S2)
 
-with j as in (S1). Whatever else a node contributes is noise. The nodes with the
-smallest shares are removed, as many as have together at most 1 % of the variance of
-each j. Their mean goes into the bias, their part of the optimiser's state is dropped,
-and the training goes on: it can make up for what little they contributed.
+of the variance of what it feeds, with j as in (S1). Its other contributions are noise.
+The nodes with the smallest shares are removed, as many as have together at most 1 % of
+the variance of each j. Their mean goes into the bias, their part of the optimiser's
+state is dropped, and further training makes up for the little that they contributed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import equinox as eqx
@@ -46,14 +46,17 @@ class Shrinking:
     min_saving
         Multiplications that must be saved: a few times the cost of compiling a
         smaller step.
+    rounded
+        Rounds the number of nodes that stay, so that few shapes are compiled.
     """
 
     together: float = 0.01
     begin: float = 0.1
     min_saving: float = 2e12
+    rounded: Callable[[int], int] = round_up
 
     def __call__(self, job: Job, run: Run) -> Run:
-        """The run without inactive nodes, if what that saves pays."""
+        """The run without inactive nodes, if that saves enough."""
         if int(run.state.step) < self.begin * job.config.steps:
             return run
         network = run.state.network
@@ -72,15 +75,15 @@ class Shrinking:
         """
         key = fold_in(fold_in(job.key, 2**32 - 2), run.state.step)
         x = job.data.sample_inputs(ROWS)
-        means, shares = _mean_activations_and_shares(run.state.network, x, key=key)
-        return self._kept([np.asarray(share) for share in shares]), means
+        means, shares = mean_activations_and_shares(run.state.network, x, key=key)
+        return self.kept_by([np.asarray(share) for share in shares]), means
 
     def could_pay(self, job: Job) -> bool:
-        """Whether it would pay to lose all hidden nodes at the first step."""
+        """Whether enough would be saved if all hidden nodes were removed at once."""
         none = np.zeros(len(job.run.state.network.widths), int)
         return _saved(job, job.run, none) > self.min_saving
 
-    def _kept(self, shares: list[np.ndarray]) -> tuple[np.ndarray, ...]:
+    def kept_by(self, shares: list[np.ndarray]) -> tuple[np.ndarray, ...]:
         """Which nodes stay, from the last layer back; their number is rounded up."""
         keep: list[np.ndarray] = []
         next_kept = np.ones(shares[-1].shape[1], bool)
@@ -88,7 +91,7 @@ class Shrinking:
             share = share[:, next_kept]
             order = np.argsort(share.max(1), kind="stable")
             together = np.cumsum(share[order], axis=0).max(1)
-            count = round_up(max(1, int((together > self.together).sum())))
+            count = self.rounded(max(1, int((together > self.together).sum())))
             next_kept = np.zeros(len(share), bool)
             next_kept[order[-count:]] = True
             keep.insert(0, next_kept)
@@ -96,15 +99,15 @@ class Shrinking:
 
 
 def can_shrink(job: Job) -> bool:
-    """Whether single nodes can be removed from its layers: independent weights."""
+    """Whether single nodes can be folded into the rest of their layers."""
     network = job.run.state.network
     layers = (*network.layers, network.output)
-    independent = all(isinstance(v.weights, MeanFieldWeights) for v in layers)
-    return independent and job.run.state.average is None
+    foldable = all(layer.weights.can_fold for layer in layers)
+    return foldable and job.run.state.average is None
 
 
 def without(state: TrainState, keep: tuple[np.ndarray, ...]) -> TrainState:
-    """The state of a run, its optimiser's included, with the kept nodes alone."""
+    """The state of a run and of its optimiser, with the kept nodes alone."""
 
     def smaller(tree: PyTree) -> PyTree:
         return tree.take(keep) if isinstance(tree, Network) else tree
@@ -116,7 +119,7 @@ def without(state: TrainState, keep: tuple[np.ndarray, ...]) -> TrainState:
 
 
 @eqx.filter_jit
-def _mean_activations_and_shares(
+def mean_activations_and_shares(
     network: Network, x: Float[Array, "rows d_in"], *, key: PRNGKeyArray
 ) -> tuple[list[Float[Array, " nodes"]], list[Float[Array, "nodes next_nodes"]]]:
     """Mean activations of each hidden layer, and the shares (S2) of its nodes."""

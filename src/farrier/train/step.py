@@ -1,7 +1,7 @@
 """One step of the optimiser.
 
-Step i of a run uses the key fold_in(key, i) and nothing else that is random, so that a
-run that was stopped and resumed ends with the same bits as one that was not.
+The key of step i is fold_in(key, i), so that a run that was stopped and resumed is
+bit-identical to one that was not.
 """
 
 from collections.abc import Callable
@@ -72,12 +72,12 @@ Tree = TypeVar("Tree", bound=PyTree)
 
 @dataclass(frozen=True)
 class Unsharded:
-    """A step whose rows are all here."""
+    """A step with all rows of its batch in one program."""
 
     parts: int = 1  # into which the rows of a batch are cut
 
     def first(self, rows: int) -> int | Int[Array, ""]:
-        """Number in the batch of the first of so many rows."""
+        """Number in the batch of the first of these rows."""
         del rows
         return 0
 
@@ -95,9 +95,10 @@ def step_on(
     *,
     key: PRNGKeyArray,
 ) -> tuple[TrainState, Float[Array, " terms_and_one"]]:
-    """One step of the optimiser; one that is not finite is counted and changes nothing.
+    """One step of the optimiser; a step that is not finite changes nothing.
 
-    Returned with the terms of the bound and a last entry of 1, or zeros for a bad step.
+    Returns the new state, and the terms of the ELBO followed by 1: zeros after a bad
+    step.
 
     Parameters
     ----------
@@ -106,7 +107,7 @@ def step_on(
     total
         Rows of the data set.
     part
-        Which of the batch these rows are: gradients and terms are those of all of it.
+        Which part of the batch these rows are; gradients and terms are summed over all.
     """
     x, y, weight = rows
     params, fixed = eqx.partition(state.network, eqx.is_inexact_array)

@@ -7,9 +7,7 @@ import numpy as np
 from .history import History
 
 PLATEAU_RECORDS = 40  # a tenth of the budget
-
-
-LEAST_RECORDS = 10  # from which a slope at the end is told
+LEAST_RECORDS = 10  # fewest records that have a slope at the end
 
 
 def gain_left(history: History, since: int, until: int) -> float:
@@ -28,12 +26,12 @@ def gain_left(history: History, since: int, until: int) -> float:
 
 
 def rise_at_the_end(history: History, settled: int = 0) -> float:
-    """Least, in nats, that the ELBO surely gained at the end of a run (T4).
+    """Lower limit, in nats, on the gain of the ELBO at the end of a run (T4).
 
     A straight line through the last fifth of its records, or the last half of those
-    after the step `settled`, from which the objective stayed as it was, if these are
-    fewer: two standard errors under its slope, times its length. Zero where that is
-    less, or where there are too few records.
+    after the step `settled`, when the annealing has ended, if these are fewer: two
+    standard errors below its slope, times its length. Zero if that is negative or if
+    there are too few records.
     """
     finite = np.isfinite(history.elbo)
     step, bound = history.step[finite], history.elbo[finite]
@@ -48,7 +46,7 @@ def rise_at_the_end(history: History, settled: int = 0) -> float:
 def _line(step: np.ndarray, bound: np.ndarray) -> tuple[float, float]:
     """Slope of a straight line through records, and its standard error."""
     centred = step - step.mean()
-    spread = (centred**2).sum()
-    slope = (centred * bound).sum() / spread
+    squares = (centred**2).sum()
+    slope = (centred * bound).sum() / squares
     residual = bound - bound.mean() - slope * centred
-    return slope, math.sqrt((residual**2).sum() / (len(step) - 2) / spread)
+    return slope, math.sqrt((residual**2).sum() / (len(step) - 2) / squares)

@@ -1,0 +1,652 @@
+"""One-line mistakes that the tests must notice.
+
+Each has a name, a file of the package, the text that is replaced (found exactly once),
+what stands there instead, and the test files that should fail.
+"""
+
+from typing import NamedTuple
+
+RANDOM, FAMILIES = "tests/core/test_random.py", "tests/core/test_families.py"
+SCALES, WEIGHTS = "tests/core/test_scales.py", "tests/core/test_weights.py"
+FORMS = "tests/core/test_forms.py"
+MATRIX, PRIORS = "tests/core/test_matrix.py", "tests/core/test_priors.py"
+LAYERS, NETWORK = "tests/model/test_layers.py", "tests/model/test_network.py"
+INPUTS, LIKELIHOODS = "tests/model/test_inputs.py", "tests/model/test_likelihoods.py"
+POSTERIOR = "tests/model/test_posterior.py"
+DISTRIBUTIONS = "tests/model/test_distributions.py"
+DATA, STEP, LOOP = (f"tests/train/test_{n}.py" for n in ("data", "step", "loop"))
+SCHEDULE, STOPPING = "tests/train/test_schedule.py", "tests/train/test_stopping.py"
+CONFIG, RESTARTS = "tests/train/test_config.py", "tests/train/test_restarts.py"
+SHRINK, PARALLEL = "tests/train/test_shrink.py", "tests/train/test_parallel.py"
+PREDICT, INTERVALS = "tests/infer/test_predict.py", "tests/infer/test_intervals.py"
+NODES, COMPACT = "tests/infer/test_nodes.py", "tests/infer/test_compact.py"
+RELEVANCE, ENSEMBLE = "tests/infer/test_relevance.py", "tests/infer/test_ensemble.py"
+CHAINS, MOVES = "tests/infer/sample/test_chains.py", "tests/infer/sample/test_moves.py"
+TARGET = "tests/infer/sample/test_target.py"
+
+
+class Mutant(NamedTuple):
+    """One changed line."""
+
+    name: str
+    file: str  # inside src/farrier
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+MUTANTS = [
+    # -- core ----------------------------------------------------------------------
+    Mutant(
+        "Threefry has two rounds",
+        "core/random.py",
+        "_ROUNDS = 13",
+        "_ROUNDS = 2",
+        (RANDOM,),
+    ),
+    Mutant(
+        "both halves of Box-Muller are the cosine",
+        "core/random.py",
+        "return radius * cosine, radius * sine",
+        "return radius * cosine, radius * cosine",
+        (RANDOM,),
+    ),
+    Mutant(
+        "the noise of a row does not depend on its number",
+        "core/random.py",
+        "row = jnp.broadcast_to(rows.astype(jnp.uint32)[:, None], shape)",
+        "row = jnp.zeros(shape, jnp.uint32)",
+        (RANDOM,),
+    ),
+    Mutant(
+        "the moment of a log-normal without the square of the power",
+        "core/families.py",
+        "return jnp.exp(power * self.loc + 0.5 * power**2 * self.scale**2)",
+        "return jnp.exp(power * self.loc + 0.5 * power * self.scale**2)",
+        (FAMILIES,),
+    ),
+    Mutant(
+        "the KL of a Gamma with the wrong sign of E[ln x]",
+        "core/families.py",
+        "cross = constant - (shape - 1) * self.expected_log() + rate * self.mean()",
+        "cross = constant + (shape - 1) * self.expected_log() + rate * self.mean()",
+        (FAMILIES,),
+    ),
+    Mutant(
+        "a draw uses the variance for the standard deviation",
+        "core/families.py",
+        "return self.factor * (self.loc + jnp.sqrt(self.base_variance) * self.noise)",
+        "return self.factor * (self.loc + self.base_variance * self.noise)",
+        (FAMILIES, LAYERS),
+    ),
+    Mutant(
+        "the half-Cauchy without the Jacobian of ln s",
+        "core/scales.py",
+        "return constant - jax.nn.softplus(2 * (log_s - math.log(b))) + log_s",
+        "return constant - jax.nn.softplus(2 * (log_s - math.log(b)))",
+        (SCALES,),
+    ),
+    Mutant(
+        "the collapsed half-Cauchy forgets E[ln tau]",
+        "core/scales.py",
+        "return constant + log_rate + q.loc - q.log_scale",
+        "return constant + log_rate - q.log_scale",
+        (SCALES,),
+    ),
+    Mutant(
+        "the collapsed half-Cauchy with scale b, not 1 / b^2",
+        "core/scales.py",
+        "-2 * math.log(self.b))",
+        "-math.log(self.b))",
+        (SCALES,),
+    ),
+    Mutant(
+        "the centred KL with E[1/s] for E[1/s^2]",
+        "core/forms.py",
+        "jnp.atleast_1d(scale.q.moment(-2))",
+        "jnp.atleast_1d(scale.q.moment(-1))",
+        (FORMS,),
+    ),
+    Mutant(
+        "the KL of the weights without their entropy",
+        "core/forms.py",
+        "return (cross - weights.entropy()).sum()",
+        "return cross.sum()",
+        (FORMS,),
+    ),
+    Mutant(
+        "the fold forgets part of the variance",
+        "core/weights.py",
+        "bias_variance = bias_variance + (loc**2 + variance) @ fold.variance",
+        "bias_variance = bias_variance + variance @ fold.variance",
+        (WEIGHTS,),
+    ),
+    Mutant(
+        "the fold forgets the slopes",
+        "core/weights.py",
+        "loc = jnp.where(gone, 0, loc + loc @ fold.slopes.T)",
+        "loc = jnp.where(gone, 0, loc)",
+        (WEIGHTS,),
+    ),
+    Mutant(
+        "a slab that limits the square of the scale",
+        "core/forms.py",
+        "return jnp.exp(log_scale - 0.5 * excess)",
+        "return jnp.exp(log_scale - excess)",
+        (FORMS,),
+    ),
+    Mutant(
+        "the mixture prior with both shares the same",
+        "core/forms.py",
+        "math.log1p(-self.share) + norm.logpdf(w, scale=self.narrow)",
+        "math.log(self.share) + norm.logpdf(w, scale=self.narrow)",
+        (f"{FORMS}::test_mixture_density_agrees_with_scipy_and_integrates_to_one",),
+    ),
+    Mutant(
+        "weights sampled by chains are not divided by their scale",
+        "core/forms.py",
+        "return kernel / factor[:, None], bias / factor",
+        "return kernel, bias",
+        (FORMS,),
+    ),
+    Mutant(
+        "matrix draws without their error",
+        "core/matrix.py",
+        "w = pairs.pull(w, pairs.outputs - w @ pairs.inputs.T - error)",
+        "w = pairs.pull(w, pairs.outputs - w @ pairs.inputs.T)",
+        (MATRIX,),
+    ),
+    Mutant(
+        "matrix moments without the variance that the pairs leave",
+        "core/matrix.py",
+        "shared = self._row_variance @ rest**2 + pairs.error @ gain**2",
+        "shared = self._row_variance @ rest**2",
+        (MATRIX,),
+    ),
+    Mutant(
+        "the noise of the pseudo-outputs is that of the pseudo-inputs",
+        "core/matrix.py",
+        "self.pseudo_outputs * (1 + self.noise[1] * output_noise)",
+        "self.pseudo_outputs * (1 + self.noise[0] * output_noise)",
+        (MATRIX,),
+    ),
+    Mutant(
+        "the output scale is that of a hidden layer",
+        "core/priors.py",
+        "            scale=OUTPUT_SCALE,\n",
+        "            scale=1.0,\n",
+        (PRIORS, NETWORK),
+    ),
+    Mutant(
+        "the ELBO adds the KL terms",
+        "core/bound.py",
+        "return self.log_likelihood - kl_weight * sum(self.kl.values())",
+        "return self.log_likelihood + kl_weight * sum(self.kl.values())",
+        ("tests/core/test_bound.py",),
+    ),
+    # -- model ---------------------------------------------------------------------
+    Mutant(
+        "node scales are drawn once for all rows",
+        "model/layers.py",
+        "first, second = normals(nodes, rows, key=fold_in(key, number))",
+        "first, second = normals(nodes, 0 * rows, key=fold_in(key, number))",
+        (LAYERS,),
+    ),
+    Mutant(
+        "all scales of a layer share their noise",
+        "model/layers.py",
+        "normals(nodes, rows, key=fold_in(key, number))",
+        "normals(nodes, rows, key=fold_in(key, 1))",
+        (LAYERS,),
+    ),
+    Mutant(
+        "a drawn layer scales its kernel and not its bias",
+        "model/layers.py",
+        "return (factor * kernel).T, factor[:, 0] * bias",
+        "return (factor * kernel).T, bias",
+        (LAYERS,),
+    ),
+    Mutant(
+        "layers start with variance 1 / d_in",
+        "model/layers.py",
+        "start = math.sqrt(2 / (d_in + 1))",
+        "start = math.sqrt(1 / (d_in + 1))",
+        (LAYERS,),
+    ),
+    Mutant(
+        "the KL of a layer without that of the pseudo-data",
+        "model/layers.py",
+        "weight_kl = weight_kl + self.weights.extra_kl()",
+        "pass",
+        (LAYERS, MATRIX, NETWORK),
+    ),
+    Mutant(
+        "scales of inputs do not multiply",
+        "model/inputs.py",
+        "return x[self.columns] * self._draw(rows, key=key)",
+        "return x[self.columns]",
+        (INPUTS,),
+    ),
+    Mutant(
+        "scales of inputs are squared in a sampled network",
+        "model/network.py",
+        "first = self.inputs.whole(zeta[:, None] * kernels[0])",
+        "first = self.inputs.whole(zeta[:, None] ** 2 * kernels[0])",
+        (INPUTS,),
+    ),
+    Mutant(
+        "scales of inputs have no KL",
+        "model/network.py",
+        'groups = {} if self.inputs is None else {"inputs": self.inputs.kl()}',
+        "groups = {}",
+        (INPUTS, NETWORK),
+    ),
+    Mutant(
+        "rows are not weighted",
+        "model/network.py",
+        "log_likelihood = weight @ self.likelihood.expected_log_density(y, f)",
+        "log_likelihood = self.likelihood.expected_log_density(y, f).sum()",
+        (NETWORK,),
+    ),
+    Mutant(
+        "all layers draw with one key",
+        "model/network.py",
+        "one = layer.conditional(a, rows, key=fold_in(key, number))",
+        "one = layer.conditional(a, rows, key=fold_in(key, 0))",
+        (NETWORK,),
+    ),
+    Mutant(
+        "the first row of a part has number 0",
+        "model/network.py",
+        "rows = jnp.arange(len(x)) + jnp.asarray(first, int)",
+        "rows = jnp.arange(len(x)) + 0 * jnp.asarray(first, int)",
+        (NETWORK,),
+    ),
+    Mutant(
+        "the outputs of the noise are not held at first",
+        "model/network.py",
+        "of_noise & (share == 0)",
+        "of_noise & (share == 2)",
+        (NETWORK,),
+    ),
+    Mutant(
+        "the shape of q(gamma) counts a row twice",
+        "model/likelihoods/normal.py",
+        "shape = jnp.full((targets,), self.shape + 0.5 * rows, float)",
+        "shape = jnp.full((targets,), self.shape + rows, float)",
+        (LIKELIHOODS,),
+    ),
+    Mutant(
+        "the shape of q(gamma) is counted by rows and not by weights",
+        "model/likelihoods/normal.py",
+        "self.prior_shape + 0.5 * weight.sum()",
+        "self.prior_shape + 0.5 * len(weight)",
+        (LIKELIHOODS, TARGET),
+    ),
+    Mutant(
+        "the expected log density without the variance of f",
+        "model/likelihoods/normal.py",
+        "squared_error = (y.T - f.mean) ** 2 + f.variance",
+        "squared_error = (y.T - f.mean) ** 2",
+        (LIKELIHOODS,),
+    ),
+    Mutant(
+        "heteroscedastic noise without the variance of g",
+        "model/likelihoods/normal.py",
+        "squared_error *= _exp(g + 0.5 * variance[self.targets :])",
+        "squared_error *= _exp(g)",
+        (LIKELIHOODS,),
+    ),
+    Mutant(
+        "heteroscedastic noise with the wrong sign of g",
+        "model/likelihoods/normal.py",
+        "return -0.5 * jnp.clip(f[..., self.targets :], -MAX_LOG, MAX_LOG)",
+        "return 0.5 * jnp.clip(f[..., self.targets :], -MAX_LOG, MAX_LOG)",
+        (LIKELIHOODS,),
+    ),
+    Mutant(
+        "the Gumbel variance of classes without centring",
+        "model/likelihoods/categorical.py",
+        "(1 - 1 / self.classes) * GUMBEL_VARIANCE",
+        "GUMBEL_VARIANCE",
+        (LIKELIHOODS, NODES),
+    ),
+    Mutant(
+        "the density of a mixture is not divided by the draws",
+        "model/distributions.py",
+        "return logsumexp(each, axis=0) - math.log(len(each))",
+        "return logsumexp(each, axis=0)",
+        (DISTRIBUTIONS,),
+    ),
+    Mutant(
+        "the model variance without that of the output weights",
+        "model/distributions.py",
+        "return self.loc.var(0) + self.weight_variance.mean(0)",
+        "return self.loc.var(0)",
+        (DISTRIBUTIONS,),
+    ),
+    Mutant(
+        "stored draws forget the variance of their biases",
+        "model/posterior.py",
+        "return f, last**2 @ kernel + bias[None], f",
+        "return f, last**2 @ kernel, f",
+        (POSTERIOR,),
+    ),
+    # -- train ---------------------------------------------------------------------
+    Mutant(
+        "the same noise at every step",
+        "train/step.py",
+        "key_step, first = fold_in(key, state.step), part.first(len(x))",
+        "key_step, first = fold_in(key, 0 * state.step), part.first(len(x))",
+        (STEP,),
+    ),
+    Mutant(
+        "the same order of rows in every pass",
+        "train/data.py",
+        "step // data.batches)\n    rank",
+        "0 * step)\n    rank",
+        (DATA,),
+    ),
+    Mutant(
+        "the order of the first pass is carried through a chunk",
+        "train/data.py",
+        "step % data.batches == 0,",
+        "step < 0,",
+        (DATA,),
+    ),
+    Mutant(
+        "a last short batch takes rows of the next pass",
+        "train/data.py",
+        "weight = jnp.where(real, data.weight[rows], 0) * data.batches.astype(",
+        "weight = jnp.where(rows >= 0, data.weight[rows], 0) * data.batches.astype(",
+        (DATA,),
+    ),
+    Mutant(
+        "a batch stands for itself alone",
+        "train/data.py",
+        "weight = jnp.where(real, data.weight[rows], 0) * data.batches.astype(",
+        "weight = jnp.where(real, data.weight[rows], 0) * jnp.ones_like(rows).astype(",
+        (DATA,),
+    ),
+    Mutant(
+        "averaging from the start",
+        "train/schedule.py",
+        "return jnp.maximum(1 - self.averaging, 1 / steps)",
+        "return jnp.maximum(1 - self.averaging, 0 / steps)",
+        (SCHEDULE, STEP),
+    ),
+    Mutant(
+        "the annealing begins a step late",
+        "train/schedule.py",
+        "return (step + 1).astype(dtype) / jnp.maximum(self.annealing, 1)",
+        "return step.astype(dtype) / jnp.maximum(self.annealing, 1)",
+        (SCHEDULE,),
+    ),
+    Mutant(
+        "cooling forgets the present rate",
+        "train/schedule.py",
+        "start_rate=self.rate(step),",
+        "start_rate=self.start_rate,",
+        (SCHEDULE,),
+    ),
+    Mutant(
+        "all restarts are trained with one key",
+        "fit.py",
+        'key_for(seed, "train", number)',
+        'key_for(seed, "train")',
+        (RESTARTS,),
+    ),
+    Mutant(
+        "all restarts begin at one network",
+        "fit.py",
+        'key_for(seed, "build", number)',
+        'key_for(seed, "build")',
+        (RESTARTS,),
+    ),
+    Mutant(
+        "the shape of q(gamma) is set by rows and not by weights",
+        "fit.py",
+        "network = recipe.build(d_in, widths, rows.total, key)",
+        "network = recipe.build(d_in, widths, float(rows.data.rows), key)",
+        (RESTARTS,),
+    ),
+    Mutant(
+        "a step climbs down",
+        "train/step.py",
+        "loss = -bound.weighted(kl_weight) / total",
+        "loss = bound.weighted(kl_weight) / total",
+        (STEP,),
+    ),
+    Mutant(
+        "the KL terms have full weight during the annealing",
+        "train/step.py",
+        "loss = -bound.weighted(kl_weight) / total",
+        "loss = -bound.weighted(1.0) / total",
+        (STEP,),
+    ),
+    Mutant(
+        "noise varies by row from the first step",
+        "train/step.py",
+        "key=key_step, first=first, noise_share=share",
+        "key=key_step, first=first, noise_share=1.0",
+        (STEP,),
+    ),
+    Mutant(
+        "a step that is not finite moves the network",
+        "train/step.py",
+        "good = term_finite.all() & jnp.isfinite(optax.tree.norm(grads))",
+        "good = term_finite.all() | jnp.isfinite(optax.tree.norm(grads))",
+        (STEP,),
+    ),
+    Mutant(
+        "a good step does not end a run of bad ones",
+        "train/step.py",
+        "(state.bad_run + 1) * bad,",
+        "state.bad_run + bad,",
+        (STEP,),
+    ),
+    Mutant(
+        "the gain that is left without its error",
+        "train/stopping.py",
+        "return float((slope + 2 * error) * (until - step[-1]))",
+        "return float(slope * (until - step[-1]))",
+        (STOPPING,),
+    ),
+    Mutant(
+        "a run never stops before its budget",
+        "train/loop.py",
+        "schedule = schedule.cooled(now, shortest)",
+        "pass",
+        (LOOP,),
+    ),
+    Mutant(
+        "a removed node leaves no mean behind",
+        "train/shrink.py",
+        "@ np.where(kept, 0, mean)",
+        "@ (0 * np.where(kept, 0, mean))",
+        (SHRINK,),
+    ),
+    Mutant(
+        "shares of nodes by standard deviations",
+        "train/shrink.py",
+        "a.var(1)[:, None] * layer.expected_weights().T ** 2",
+        "a.std(1)[:, None] * layer.expected_weights().T ** 2",
+        (SHRINK,),
+    ),
+    Mutant(
+        "a group trains all its runs with the first key",
+        "train/parallel.py",
+        "_stacked([j.key for j in jobs])",
+        "_stacked([jobs[0].key for j in jobs])",
+        (PARALLEL,),
+    ),
+    Mutant(
+        "the batch is all rows of a table of any size",
+        "train/config.py",
+        "return rows if rows <= SMALL else BATCH",
+        "return rows",
+        (CONFIG,),
+    ),
+    # -- infer ---------------------------------------------------------------------
+    Mutant(
+        "the score of a node without the noise of the target",
+        "infer/nodes.py",
+        "variance = (activation @ kernel).var(0) + noise",
+        "variance = (activation @ kernel).var(0) + 0 * noise",
+        (NODES,),
+    ),
+    Mutant(
+        "nodes are scored against inactive nodes too",
+        "infer/nodes.py",
+        "reach = jnp.where(next_active[None], reach, 0)",
+        "reach = jnp.where(next_active[None], reach, reach)",
+        (NODES,),
+    ),
+    Mutant(
+        "columns are scored by the square of their draw",
+        "infer/nodes.py",
+        "share = x.var(0)[:, None] * kernel * expected / variance[None]",
+        "share = x.var(0)[:, None] * kernel * kernel / variance[None]",
+        (NODES,),
+    ),
+    Mutant(
+        "the constant of the fold without its slopes",
+        "infer/compact.py",
+        "constant = np.where(kept, 0, centre - centre @ slopes)",
+        "constant = np.where(kept, 0, centre)",
+        (COMPACT,),
+    ),
+    Mutant(
+        "the fold forgets the variance over the draws",
+        "infer/compact.py",
+        "new = [(a / draws, (a**2).mean(0) / draws) for a in hidden]",
+        "new = [(a / draws, a.mean(0) ** 2 / draws) for a in hidden]",
+        (COMPACT,),
+    ),
+    Mutant(
+        "the mean square of a move is not rooted",
+        "infer/compact.py",
+        "moved = float(np.sqrt(np.mean(moves**2)))",
+        "moved = float(np.mean(moves**2))",
+        (COMPACT,),
+    ),
+    Mutant(
+        "a layer may lose all its nodes",
+        "infer/compact.py",
+        "kept[score.argmax()] = True  # a layer keeps at least its best node",
+        "kept[score.argmin()] = True",
+        (COMPACT,),
+    ),
+    Mutant(
+        "chunks keep their padding",
+        "infer/predict.py",
+        "jax.tree.map(lambda v, n=real: np.asarray(v)[:n], result)",
+        "jax.tree.map(lambda v, n=real: np.asarray(v), result)",
+        (PREDICT,),
+    ),
+    Mutant(
+        "the level of an interval without the row to come",
+        "infer/intervals.py",
+        "level = np.cumsum(share) / (share.sum() + 1)",
+        "level = np.cumsum(share) / share.sum()",
+        (INTERVALS,),
+    ),
+    Mutant(
+        "the depth of a row is one-sided",
+        "infer/intervals.py",
+        "np.abs(2 * np.asarray(position, float) - 1)",
+        "np.abs(np.asarray(position, float))",
+        (INTERVALS,),
+    ),
+    Mutant(
+        "a shuffle keeps each row in its place",
+        "infer/relevance.py",
+        "np.roll(order, 1, axis=1)",
+        "np.roll(order, 0, axis=1)",
+        (RELEVANCE,),
+    ),
+    Mutant(
+        "the change of a shuffled input is not halved",
+        "infer/relevance.py",
+        "return (0.5 * by_kind(change) / total).max()",
+        "return (by_kind(change) / total).max()",
+        (RELEVANCE,),
+    ),
+    Mutant(
+        "an ensemble takes its nodes worst first",
+        "infer/ensemble.py",
+        'np.argsort(-score[kept], kind="stable")',
+        'np.argsort(score[kept], kind="stable")',
+        (ENSEMBLE,),
+    ),
+    Mutant(
+        "all fits of an ensemble draw with one key",
+        "infer/ensemble.py",
+        "jr.split(jr.fold_in(key, number))",
+        "jr.split(jr.fold_in(key, 0))",
+        (ENSEMBLE,),
+    ),
+    Mutant(
+        "scales of inputs have no prior under chains",
+        "infer/sample/target.py",
+        "total += _log_prior_of_scales(inputs.scales, point[0].log_inputs)",
+        "pass",
+        (TARGET,),
+    ),
+    Mutant(
+        "scales of inputs do not multiply under chains",
+        "infer/sample/target.py",
+        "kernel = kernel * zeta[None]",
+        "pass",
+        (TARGET,),
+    ),
+    Mutant(
+        "the target forgets the prior of the scales",
+        "infer/sample/target.py",
+        "return total + _log_prior_of_scales(layer.scales, point.log_scales)",
+        "return total",
+        (TARGET,),
+    ),
+    Mutant(
+        "the target forgets the bias of the later layers",
+        "infer/sample/target.py",
+        "a = product(kernel, a) + bias[:, None]",
+        "a = product(kernel, a)",
+        (TARGET,),
+    ),
+    Mutant(
+        "MCLMC turns by the noise of a whole step in each half",
+        "infer/sample/moves.py",
+        "jnp.sqrt(jnp.expm1(size / math.sqrt(d)) / d)",
+        "jnp.sqrt(jnp.expm1(2 * size / math.sqrt(d)) / d)",
+        (MOVES,),
+    ),
+    Mutant(
+        "the energy of a step has the wrong sign of the density",
+        "infer/sample/moves.py",
+        "change = kinetic - new.logdensity + state.logdensity",
+        "change = kinetic + new.logdensity - state.logdensity",
+        (MOVES,),
+    ),
+    Mutant(
+        "all iterations of a chain have the same noise",
+        "infer/sample/moves.py",
+        "key_here = jr.fold_in(key, chain.seen)",
+        "key_here = jr.fold_in(key, 0 * chain.seen)",
+        (MOVES, CHAINS),
+    ),
+    Mutant(
+        "all chains have one key",
+        "infer/sample/chains.py",
+        "adapting, key=keys[index])",
+        "adapting, key=keys[0])",
+        (CHAINS,),
+    ),
+    Mutant(
+        "the worst nodes are sampled",
+        "infer/sample/chains.py",
+        'np.argsort(-score, kind="stable")[:count]',
+        'np.argsort(score, kind="stable")[:count]',
+        (CHAINS,),
+    ),
+]
