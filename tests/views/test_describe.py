@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from farrier import Horseshoe, Mclmc
+from farrier import Horseshoe, HorseshoeRegressor, Mclmc
 from farrier.cli._shared import plain
 from farrier.fit import FittedModel, Units
 from farrier.infer.compact import Compaction
@@ -205,3 +205,22 @@ def test_a_summary_is_escaped_in_a_notebook():
     assert "&lt;title&gt;" in html
     assert "<th style='text-align: left'>a &amp; b</th>" in html
     assert "<td style='text-align: left'>&lt;i&gt;</td>" in html
+
+
+def test_a_notebook_computes_nothing():
+    """scikit-learn's view lists and reads all attributes of an estimator."""
+    estimator = HorseshoeRegressor()
+    unfitted = estimator._repr_html_()
+    estimator.model_, estimator.n_features_in_ = tiny_model(), 4
+    html = estimator._repr_html_()
+    line = "Active nodes: 3 of 100, 1 of 50."
+    assert line in html
+    assert line in estimator._repr_mimebundle_()["text/html"]
+    assert "Active nodes" not in unfitted
+    names = {*dir(estimator)}
+    assert {"widths_", "plot_nodes"} <= names
+    assert not {"feature_scores_", "sampling_"} & names
+    for name in ("predictor", "depths", "compaction", "column_shares"):
+        assert not estimator.model_.is_computed(name)
+    estimator.model_.computed(column_shares=np.full((DRAWS, 4), 0.25))
+    assert {"feature_scores_", "feature_importances_"} <= {*dir(estimator)}
