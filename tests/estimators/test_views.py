@@ -8,7 +8,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-from farrier.estimators.summary import Summary
+from farrier import Summary
 from sklearn.feature_selection import SelectFromModel
 
 from farrier import HorseshoeClassifier, HorseshoeRegressor, Training, load
