@@ -1,5 +1,6 @@
 """Files: what is saved comes back bit-identical, and damage is reported."""
 
+import copy
 import dataclasses
 import json
 import os
@@ -261,6 +262,18 @@ def test_labels_and_class_weights_come_back(tmp_path, labels):
     assert_same_predictions(back, model, X)
     assert back.prior == Gaussian(scale=2.0)
     assert not hasattr(back, "n_targets_")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OwnPrior(Horseshoe):
+    """A class that no file can name."""
+
+
+def test_a_prior_of_ones_own_makes_no_file(regressor, tmp_path):
+    model = copy.copy(regressor).set_params(prior=OwnPrior())
+    with pytest.raises(TypeError, match=r"cannot be saved: .*OwnPrior\. Pickle"):
+        model.save(tmp_path / "model.safetensors")
+    assert not [*tmp_path.iterdir()]
 
 
 # --- damage -----------------------------------------------------------------------

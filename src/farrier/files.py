@@ -88,8 +88,8 @@ def to_file(model: FittedModel, more: dict[str, Any]) -> tuple[dict, dict]:
         return persist.encode({"model": lean, **known, "more": more}, CLASSES)
     except TypeError as error:
         raise TypeError(
-            f"This model cannot be saved: {error} Models with a prior, posterior or "
-            "likelihood of your own stay in memory."
+            f"This model cannot be saved: {error} Pickle models with a prior, "
+            "posterior or likelihood of your own instead."
         ) from error
 
 

@@ -16,6 +16,7 @@ from farrier import (
     Training,
     TrainingWarning,
     export,
+    fit,
     fit_many,
     load,
 )
@@ -196,6 +197,23 @@ def test_interrupted_before_the_first_draw(monkeypatch):
         model = regressor().fit(X, Y)
     assert model.history_.status is Status.INTERRUPTED
     assert not isinstance(model.model_.posterior, SampledPosterior)
+
+
+def test_interrupted_between_draws(monkeypatch):
+    """The chains end after 50 of their 100 draws, which make the model."""
+    refine = fit.refine
+
+    def shorter(fits, data, method, after_chunk, *, key):
+        method = replace(method, draws=50)
+        return refine(fits, data, method, after_chunk, key=key)
+
+    monkeypatch.setattr(fit, "refine", shorter)
+    with pytest.warns(TrainingWarning, match="after 50 draws .* is made of those"):
+        model = regressor().fit(X, Y)
+    assert model.history_.status is Status.INTERRUPTED
+    assert model.sampling_.draws == 50
+    assert isinstance(model.model_.posterior, SampledPosterior)
+    assert np.corrcoef(model.predict(X), Y)[0, 1] > 0.8
 
 
 def test_an_unknown_method_is_refused():
