@@ -25,7 +25,7 @@ def model():
     random = np.random.default_rng(0)
     X = random.normal(size=(60, mnist.SIDE**2))
     y = random.integers(0, 3, 60)
-    settings = {"max_iter": 1, "n_draws": 4, "random_state": 0, "kl_warm_up": 0.0}
+    settings = {"max_iter": 1, "n_draws": 4, "random_state": 0, "kl_annealing": 0.0}
     with pytest.warns(UserWarning, match="may be too narrow"):
         return HorseshoeClassifier((12, 6), **settings).fit(X, y)
 
