@@ -93,7 +93,10 @@ def data_files(config: Config) -> tuple[str, ...]:
 def compacted(config: Config, data: Path, work: Work) -> list[Row]:
     """Train the network whose pixels have scales, compact it, and test what is left."""
     X, y = (values[: config.rows] for values in datasets.mnist(data))
-    settings: dict[str, Any] = {"kl_weight": config.kl_weight, "kl_annealing": config.kl_annealing}
+    settings: dict[str, Any] = {
+        "kl_weight": config.kl_weight,
+        "kl_annealing": config.kl_annealing,
+    }
     settings |= {"prior": Horseshoe(columns=True)} | config.shared()
     model = fitted(config.widths, settings, (X, y), work, COMPACTED)
     work.note("compaction, test digits")

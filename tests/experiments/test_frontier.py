@@ -155,7 +155,7 @@ def test_errors_are_those_of_the_compacted_network_and_of_one_of_its_widths(both
         ]
     small = models[0].compact()
     assert first["error"] == second["error_before"] == np.mean(small.predict(X) != y)
-    assert first["kept"] == [layer.weights.nodes for layer in small.network_.layers]
+    assert (*first["kept"],) == small.model_.posterior.widths
     assert second["error"] == np.mean(models[1].predict(X) != y)
     assert (first["schedule"], second["schedule"]) == ("constant", "fitted again")
 

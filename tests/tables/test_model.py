@@ -10,7 +10,13 @@ import pytest
 from model_files import rows, table
 from scipy import stats
 
-from farrier import HorseshoeClassifier, TableModel, load
+from farrier import (
+    HorseshoeClassifier,
+    HorseshoeRegressor,
+    TableModel,
+    Training,
+    load,
+)
 from farrier.tables import Column, Columns, TableError
 
 FILES = Path(__file__).parents[1] / "files"
@@ -155,10 +161,15 @@ def test_what_a_file_says_about_the_training_table_is_checked(model, about, reas
         TableModel.from_header(header, model.estimator)
 
 
+@pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
 def test_an_estimator_of_several_targets_is_no_model_of_a_table():
-    estimator = load(FILES / "regressor-2.safetensors")
-    estimator.feature_names_in_ = np.array([*"abc"], object)
-    assert TableModel.around(estimator).task == "regression"
-    estimator.predict = lambda X: np.zeros((len(X), 2))
-    with pytest.raises(TableError, match="a target with several columns"):
-        TableModel.around(estimator)
+    frame = pd.DataFrame(rows(), columns=[*"abc"])
+    settings = {"training": Training(max_iter=1), "n_draws": 2, "random_state": 0}
+    one = HorseshoeRegressor((2,), **settings).fit(frame, frame["a"])
+    around = TableModel.around(one)
+    assert around.task == "regression"
+    np.testing.assert_array_equal(around.predict(frame), one.predict(frame))
+    for columns in (["a"], ["a", "b"]):  # one column of a table is a table too
+        several = HorseshoeRegressor((2,), **settings).fit(frame, frame[columns])
+        with pytest.raises(TableError, match="a target with several columns"):
+            TableModel.around(several)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypedDict
@@ -283,11 +282,7 @@ class TableModel:
         path : str or Path
             Where to write it.
         """
-        path = Path(path)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            part = Path(folder) / "estimator.safetensors"
-            self.estimator.save(part)
-            header, arrays = persist.read(part, "model")
+        header, arrays = self.estimator.to_file()
         table = {"columns": self.columns.to_json(), "about": to_json(self.about)}
         persist.write(path, "model", header | {"table": table}, arrays)
 
@@ -335,8 +330,7 @@ class TableModel:
         task = CLASSIFICATION
         if isinstance(estimator, HorseshoeRegressor):
             task = REGRESSION
-            row = imported()[0].DataFrame(np.zeros((1, len(names))), columns=names)
-            if np.ndim(estimator.predict(row)) > 1:
+            if estimator.n_targets_ is not None:
                 raise TableError(
                     "The model was fitted to a target with several columns. Use it in "
                     "Python: `farrier.load(...).predict(X)`."
