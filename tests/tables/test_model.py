@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,10 @@ from farrier import (
     HorseshoeRegressor,
     TableModel,
     Training,
+    TrainingWarning,
     load,
 )
-from farrier.tables import Column, Columns, TableError
+from farrier.tables import Column, Columns, TableError, learn
 
 FILES = Path(__file__).parents[1] / "files"
 
@@ -35,6 +37,19 @@ def classes():
         tuple(Column(name, "number") for name in "abc"), "y", "classification"
     )
     return TableModel(columns, load(FILES / "classifier.safetensors"))
+
+
+@pytest.fixture
+def compacted():
+    """A regression on the same table, compacted after its fit."""
+    frame = table()
+    columns = learn([frame], "price", missing="impute").columns
+    settings = {"training": Training(max_iter=30), "n_draws": 4, "random_state": 0}
+    estimator = HorseshoeRegressor((6,), **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TrainingWarning)
+        estimator.fit(columns.features(frame), columns.targets(frame))
+    return TableModel(columns, estimator).compact()
 
 
 def labelled(model):
@@ -96,18 +111,18 @@ def test_labels_that_are_new_are_told(classes):
             ask(frame)
 
 
-@pytest.mark.parametrize("which", ["model", "classes"])
-def test_a_model_comes_back_to_the_bit(which, request, tmp_path):
-    model, path = request.getfixturevalue(which), tmp_path / "model.safetensors"
-    frame = table() if which == "model" else labelled(model)
-    for saved in (model, model.compact()):
-        saved.save(path)
-        back = load(path)
-        assert (back.columns, back.about) == (saved.columns, saved.about)
-        assert back.estimator.widths_ == saved.estimator.widths_
-        ours, theirs = back.prediction(frame), saved.prediction(frame)
-        for name, values in theirs.items():
-            np.testing.assert_array_equal(ours[name], values)
+@pytest.mark.parametrize("which", ["model", "classes", "compacted"])
+def test_a_model_comes_back_bit_identical(which, request, tmp_path):
+    saved, path = request.getfixturevalue(which), tmp_path / "model.safetensors"
+    frame = labelled(saved) if which == "classes" else table()
+    saved.save(path)
+    back = load(path)
+    assert (back.columns, back.about) == (saved.columns, saved.about)
+    assert back.estimator.widths_ == saved.estimator.widths_
+    ours, theirs = back.prediction(frame), saved.prediction(frame)
+    for name, values in theirs.items():
+        np.testing.assert_array_equal(ours[name], values)
+    assert [*tmp_path.iterdir()] == [path]
 
 
 def test_an_estimator_of_named_columns_is_a_model_of_a_table(classes):
