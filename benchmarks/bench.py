@@ -17,7 +17,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -28,7 +27,6 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from farrier.infer.shrink import shrunk, staying, weights
 from jax import lax
 
 from experiments import datasets
@@ -37,23 +35,28 @@ from farrier import (
     Horseshoe,
     HorseshoeRegressor,
     ParquetRows,
+    Training,
     TrainingWarning,
     fit_many,
     presets,
 )
+from farrier.core.priors import PRIORS
 from farrier.core.random import box_muller, fold_in, normals, threefry
-from farrier.estimators.base import InUnits
-from farrier.infer.predict import by_chunks, probabilities
-from farrier.model.likelihoods import Categorical, GaussianNoise
+from farrier.infer.predict import summarise
+from farrier.model.distributions import ClassProbabilities
+from farrier.model.likelihoods import NOISES, Categorical, GaussianNoise
 from farrier.model.network import Network
-from farrier.scale.placement import Meshed, current
-from farrier.scale.processes import alone, rank
-from farrier.scale.stream import BLOCK_VALUES, Held, Stream
+from farrier.model.posterior import VariationalPosterior
+from farrier.scale.placement import AbstractPlacement, Meshed
+from farrier.scale.processes import AbstractGroup
+from farrier.scale.rows import ArrayRows, ConvertedRows
+from farrier.scale.stream import BLOCK_VALUES, Stream
 from farrier.tables.files import imported, writing
 from farrier.train.config import COMPILER_OPTIONS, TrainConfig
 from farrier.train.data import RECORDS_PER_CHUNK, Data, run_chunk
-from farrier.train.loop import CHUNKS, Job, Run, train
+from farrier.train.loop import CHUNKS, Job, Run, TrainingRows, train
 from farrier.train.schedule import Schedule
+from farrier.train.shrink import Shrinking, weight_count
 from farrier.train.step import TrainState, adam
 
 ROOT = Path(__file__).parents[1]
@@ -69,7 +72,7 @@ ALMOST_ONE = 1 - 2**-24
 FITS = 20
 EPOCHS = 60
 DIGITS, MIDDLE, WIDE = "784-400-400-10", (400, 400), (1_200, 1_200)
-STREAMED_ROWS, HELD_ROWS = 20_000_000, 2_000_000  # of a table on the disk
+STREAMED_ROWS, ROWS_IN_MEMORY = 20_000_000, 2_000_000  # of a table on the disk
 COLUMNS, GROUP = 20, 2**17  # of it, and rows of its row groups
 TWO_BATCHES = (512, 1_024, 2_048)  # rows in a step of two processes
 ROUNDS = 3  # repeats with them
@@ -594,35 +597,65 @@ def streamed_pass() -> dict[str, float]:
     Both are the first of a fit of 40 passes, between two looks at its progress.
     """
     with tempfile.TemporaryDirectory() as folder:
-        write_rows(Path(folder), HELD_ROWS)
-        source = ParquetRows(folder, "y")
-        passes: dict[str, Any] = {"max_iter": CHUNKS, "early_stopping": False}
-        model = HorseshoeRegressor(random_state=0, **arguments(passes))
-        there = model._streamed_job(source)
-        x, y, weight = InUnits(source, model._in_units).read(0, source.rows)
-        size = there.config.batch_size
-        here = replace(there, data=Data.create(x, y, weight, batch_size=size))
+        write_rows(Path(folder), ROWS_IN_MEMORY)
+        rows = standardised(ParquetRows(folder, "y"))
+        x, y, weight = rows.read(0, rows.rows)
+        assert y is not None
+        size = Training().resolved_batch_size(rows.rows)
+        both: dict[str, TrainingRows] = {
+            "streamed": Stream(rows, batch_size=size, key=jr.key(2)),
+            "in memory": Data.create(x, y, weight, batch_size=size),
+        }
+        jobs = {name: default_job(data, x.shape[1]) for name, data in both.items()}
         found = interleaved(
             {
                 name: lambda job=job: job.data.advance(
                     job.run.state, job.run.schedule, job.steps_per_record, key=job.key
                 )[1]
-                for name, job in (("streamed", there), ("held", here))
+                for name, job in jobs.items()
             }
         )
-    streamed, held = (found[name]["median"] for name in ("streamed", "held"))
+    streamed, in_memory = (found[name]["median"] for name in both)
     return {
-        "rows": HELD_ROWS,
+        "rows": ROWS_IN_MEMORY,
         "streamed_s": streamed,
-        "in_memory_s": held,
-        "ratio": streamed / held,
+        "in_memory_s": in_memory,
+        "ratio": streamed / in_memory,
     }
+
+
+def standardised(source: ParquetRows) -> ConvertedRows:
+    """The rows of a regression in the units of the network."""
+    statistics = source.statistics()
+    assert statistics.y is not None
+    of_x, of_y = statistics.x.standardiser(), statistics.y.standardiser()
+
+    def convert(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple:
+        return of_x(x), of_y(y.reshape(len(y), 1)), weight
+
+    return ConvertedRows(source, convert)
+
+
+def default_job(data: TrainingRows, d_in: int) -> Job:
+    """The first of 40 passes of a default fit, which is one chunk of its steps."""
+    default = HorseshoeRegressor()
+    likelihood = NOISES[default.likelihood].build(1, rows=float(data.rows))
+    network = Network.create(
+        d_in,
+        default.hidden_layer_sizes,
+        likelihood,
+        PRIORS[default.prior],
+        activation=default.activation,
+        key=jr.key(0),
+    )
+    config = TrainConfig(steps=CHUNKS * int(data.batches), tolerance=0.0)
+    return Job(Run.create(network, config), data, config, jr.key(1))
 
 
 def shrinking(data: Path) -> dict[str, float]:
     """MNIST, 1200-1200, 60 epochs: with nodes leaving while it trains / without."""
     found: dict[str, float] = {}
-    for name, shrink in (("shrinking", shrunk), ("whole", None)):
+    for name, shrink in (("shrinking", Shrinking()), ("whole", None)):
         figures = train_digits(data, WIDE, shrink)
         found |= {f"{name}_{key}": value for key, value in figures.items()}
     found["ratio"] = found["shrinking_s"] / found["whole_s"]
@@ -636,14 +669,15 @@ def shedding(data: Path) -> dict[str, float]:
     those at the start. `work_needed`: the same, if each node had left, at no cost, as
     soon as it was off. `half_gone_at`: share of the run after which that is under half.
     """
-    done, needed = [], []
+    done, needed, shrinking = [], [], Shrinking()
 
     def watched(job: Job, run: Run) -> Run:
-        network, whole = run.state.network, weights(our_network(DIGITS), MIDDLE)
-        done.append(weights(network, network.widths) / whole)
-        keep, _ = staying(job, run)
-        needed.append(weights(network, np.array([kept.sum() for kept in keep])) / whole)
-        return shrunk(job, run)
+        network, whole = run.state.network, weight_count(our_network(DIGITS), MIDDLE)
+        done.append(weight_count(network, network.widths) / whole)
+        keep, _ = shrinking.kept(job, run)
+        active = np.array([kept.sum() for kept in keep])
+        needed.append(weight_count(network, active) / whole)
+        return shrinking(job, run)
 
     found = train_digits(data, MIDDLE, watched)
     least = np.minimum.accumulate(needed)
@@ -657,7 +691,7 @@ def shedding(data: Path) -> dict[str, float]:
 def train_digits(
     data: Path, widths: tuple[int, ...], shrink: Callable[[Job, Run], Run] | None
 ) -> dict[str, float]:
-    """60 epochs of MNIST: seconds, test error, bound, nodes that are left.
+    """60 epochs of MNIST: seconds, test error, ELBO, nodes that are left.
 
     With the paper's pixels (over 126) and settings, and our warm-up.
     """
@@ -671,12 +705,13 @@ def train_digits(
     network = Network.create(784, widths, likelihood, Horseshoe(), key=jr.key(0))
     run = train(Job(Run.create(network, config), table, config, jr.key(1), shrink))
     network, history = run.state.network, run.history
-    p = by_chunks(probabilities, network, (x_test,), 100, key=jr.key(2))
+    posterior = VariationalPosterior.create(network, 100, key=jr.key(2))
+    p = summarise(ClassProbabilities.mean, posterior, x_test)
     return {
         "s": history.seconds,
         "steps": config.steps,
         "error_percent": 100 * float((p.argmax(1) != y_test).mean()),
-        "bound": float(history.bound[-1]),
+        "elbo": float(history.elbo[-1]),
         **{f"nodes_{n}": width for n, width in enumerate(network.widths, start=1)},
     }
 
@@ -694,9 +729,9 @@ def two_processes() -> dict[str, float]:
         "cores = sorted(os.sched_getaffinity(0))\n"
         "os.sched_setaffinity(0, {cores[rank % len(cores)]})\n"
         "import farrier\n"
-        "farrier.distributed(sys.argv[2], 2, rank)\n"
+        "placement = farrier.distributed(sys.argv[2], 2, rank)\n"
         "from benchmarks import bench\n"
-        "print(json.dumps(bench.one_and_two()))\n"
+        "print(json.dumps(bench.one_and_two(placement)))\n"
     )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -722,32 +757,34 @@ def two_processes() -> dict[str, float]:
     return found
 
 
-def one_and_two(shape: str = DIGITS) -> dict[str, float]:
+def one_and_two(both: AbstractPlacement, shape: str = DIGITS) -> dict[str, float]:
     """Milliseconds of a step of this process by itself and of two, and of its parts."""
-    here, both = Meshed.over(jax.local_devices()), current()
-    assert isinstance(both, Meshed)
+    here, group = Meshed.over(jax.local_devices()), both.group
     params = eqx.filter(our_network(shape), eqx.is_inexact_array)
     length = sum(leaf.size for leaf in jax.tree.leaves(params))
     half = TWO_BATCHES[0] // 2
     parts = {
-        f"one_{half}_ms": streamed_steps(shape, half, here),
+        f"one_{half}_ms": streamed_steps(shape, half, here, group),
         "sum_ms": (added_up(length, both), SUMS),
-        "agreement_ms": (agreements(both), SUMS),
+        "agreement_ms": (agreements(group), SUMS),
     }
-    found = milliseconds(parts)
+    found = milliseconds(parts, group)
     for size in TWO_BATCHES:
         found |= milliseconds(
             {
-                f"one_{size}_ms": streamed_steps(shape, size, here),
-                f"two_{size}_ms": streamed_steps(shape, size, both),
-            }
+                f"one_{size}_ms": streamed_steps(shape, size, here, group),
+                f"two_{size}_ms": streamed_steps(shape, size, both, group),
+            },
+            group,
         )
     return found
 
 
-def milliseconds(runs: dict[str, tuple[Callable[[], Any], int]]) -> dict[str, float]:
+def milliseconds(
+    runs: dict[str, tuple[Callable[[], Any], int]], group: AbstractGroup
+) -> dict[str, float]:
     """Of one of so many steps of each run; what one process does, the first does."""
-    idle = rank() > 0  # a second one waits for the first in what both do next
+    idle = not group.is_first  # a second one waits for the first in what both do next
     programs: dict[str, Callable[[], Any]] = {
         name: (lambda: None) if idle and name.startswith("one_") else program
         for name, (program, _) in runs.items()
@@ -757,7 +794,7 @@ def milliseconds(runs: dict[str, tuple[Callable[[], Any], int]]) -> dict[str, fl
 
 
 def streamed_steps(
-    shape: str, batch_size: int, place: Meshed
+    shape: str, batch_size: int, placement: AbstractPlacement, group: AbstractGroup
 ) -> tuple[Callable[[], jax.Array], int]:
     """A network that is trained on with each call, and the steps of a call.
 
@@ -765,12 +802,14 @@ def streamed_steps(
     """
     d_in, *_ = SHAPES[shape]
     x, y = random_table(shape)
-    held = Held(x, y, np.ones(len(x)))
-    data = Stream(held, batch_size=batch_size, key=jr.key(2), placement=place)
+    dtype = np.dtype(jnp.result_type(float))
+    rows = ArrayRows(x.astype(dtype), y if y.ndim == 1 else y.astype(dtype))
+    data = Stream(rows, batch_size=batch_size, key=jr.key(2), placement=placement)
     state = TrainState.create(our_network(shape), TrainConfig())
     schedule = Schedule.create(TrainConfig(steps=2**30))
     each = max(1, BLOCK_VALUES // (batch_size * d_in))
-    by_itself = nullcontext if place is current() else alone
+    together = placement.group is group
+    by_itself = nullcontext if together else group.separately
 
     def run() -> jax.Array:
         nonlocal state
@@ -781,25 +820,26 @@ def streamed_steps(
     return run, RECORDS_PER_CHUNK * each
 
 
-def added_up(length: int, place: Meshed) -> Callable[[], jax.Array]:
+def added_up(length: int, placement: AbstractPlacement) -> Callable[[], jax.Array]:
     """Sums, one after the other, of a vector of so many values over all parts."""
 
     def sums(rows: tuple[()], start: jax.Array) -> jax.Array:
         del rows
-        one = lambda values, _: (place.part.added(values) / place.part.parts, None)
+        one = lambda values, _: (shard.added(values) / shard.parts, None)
         return lax.scan(one, start, length=SUMS)[0]
 
-    run = jax.jit(place.by_parts(sums))
-    start = place.spread(jnp.ones(length))
+    shard = placement.shard
+    run = jax.jit(placement.by_parts(sums))
+    start = placement.put_on_devices(jnp.ones(length))
     return lambda: run((), start)
 
 
-def agreements(place: Meshed) -> Callable[[], None]:
+def agreements(group: AbstractGroup) -> Callable[[], None]:
     """Agreements of all processes that nothing has gone wrong, one after the other."""
 
     def run() -> None:
         for _ in range(SUMS):
-            with place.together():
+            with group.together():
                 pass
 
     return run

@@ -24,7 +24,9 @@ import numpy as np
 
 from experiments.settings import arguments
 
-SOURCE = Path(__file__).parents[1] / "src" / "farrier"
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "farrier"
+USERS = ("experiments", "benchmarks")  # folders that use the package from outside
 METHODS, FILE_LINES, FUNCTION_LINES = 20, 450, 60
 ISINSTANCE, FIT_FILES, LOAD_FILES, PACKAGE_LINES = 20, 14, 8, 14_000
 ROWS, COLUMNS = 40, 3  # of the table of the traced fit
@@ -60,9 +62,15 @@ def tree_of(source: Path) -> Tree:
     }
 
 
-def static_signs(source: Path) -> list[Sign]:
-    """Signs that are read off the sources."""
+def static_signs(source: Path, root: Path | None = None) -> list[Sign]:
+    """Signs that are read off the sources, and off those of `USERS` in a folder."""
     tree = tree_of(source)
+    users = {
+        Path(folder, path): module
+        for folder in USERS
+        if root is not None
+        for path, module in tree_of(root / folder).items()
+    }
     lines = {
         path: len((source / path).read_text(encoding="utf-8").splitlines())
         for path in tree
@@ -71,7 +79,7 @@ def static_signs(source: Path) -> list[Sign]:
     long_files = [path for path in by_size if lines[path] > FILE_LINES]
     classes = methods(tree)
     asked = [*attribute_probes(tree)]
-    private = [*private_uses(tree)]
+    private = [*private_uses(tree), *private_uses_outside(tree, users)]
     checks = [*own_isinstance(tree)]
     functions = [*long_functions(tree)]
     return [
@@ -133,6 +141,24 @@ def private_uses(tree: Tree) -> Iterator[str]:
             elif isinstance(node, ast.Attribute) and is_private(node.attr):
                 owner = ast.unparse(node.value)
                 if owner not in ("self", "cls") and node.attr in elsewhere:
+                    yield f"{at(path, node)}: {owner}.{node.attr}"
+
+
+def private_uses_outside(tree: Tree, users: Tree) -> Iterator[str]:
+    """Names of the package with a leading underscore that other code uses."""
+    package = {name for module in tree.values() for name in definitions(module)}
+    for path, module in users.items():
+        hidden = package - {*definitions(module)}
+        for node in ast.walk(module):
+            if isinstance(node, ast.ImportFrom):
+                if (node.module or "").partition(".")[0] == SOURCE.name:
+                    names = f"{node.module}.{node.names[0].name}".split(".")
+                    names += [alias.name for alias in node.names[1:]]
+                    for name in filter(is_private, names):
+                        yield f"{at(path, node)}: {name}"
+            elif isinstance(node, ast.Attribute) and is_private(node.attr):
+                owner = ast.unparse(node.value)
+                if owner not in ("self", "cls") and node.attr in hidden:
                     yield f"{at(path, node)}: {owner}.{node.attr}"
 
 
@@ -254,7 +280,7 @@ def main(words: list[str] | None = None) -> None:
     text = "Only the signs that are read off the sources."
     parser.add_argument("--static", action="store_true", help=text)
     only_static = parser.parse_args(words).static
-    for sign in static_signs(SOURCE):
+    for sign in static_signs(SOURCE, ROOT):
         print(sign)
     if not only_static:
         for sign in traced_signs():

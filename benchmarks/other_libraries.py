@@ -18,10 +18,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from farrier.infer.shrink import shrunk
 
 from experiments import datasets
 from farrier.train.data import Data
+from farrier.train.shrink import Shrinking
 
 from .bench import (
     FITS,
@@ -213,7 +213,7 @@ def many_steps() -> tuple[float, int]:
 
 def digit_steps(data: Path) -> tuple[float, int]:
     """Seconds and steps of MNIST with 400-400 units, nodes leaving on the way."""
-    found = train_digits(data, SHAPES["784-400-400-10"][1], shrunk)
+    found = train_digits(data, SHAPES["784-400-400-10"][1], Shrinking())
     return found["s"], int(found["steps"])
 
 

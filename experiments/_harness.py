@@ -60,6 +60,8 @@ PERCENT = 100  # in which `reproduce` reports its progress
 DIGITS = 4  # significant digits of the numbers in rows.json
 DPI = 150
 VERDICTS = ("holds", "holds partly", "does not hold", "waits for results")
+# Marks of rows whose settings had another spelling, and what they are now.
+RENAMED = Path(__file__).with_name("renamed_settings.json")
 PACKAGES = ("farrier", "jax", "jaxlib", "equinox", "optax", "numpy", "scikit-learn")
 BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
 README = f"""# Results
@@ -197,7 +199,7 @@ def reproduce(
     """
     experiment = known(name)
     parts = experiment.parts(config, data)
-    marks = {part: _mark(experiment, config, part) for part in parts}
+    marks = {part: mark_of(experiment, config, part) for part in parts}
     kind = _kind(experiment, config)
     folder.mkdir(parents=True, exist_ok=True)
     chosen = [p for p in parts if not only or any(text in p for text in only)]
@@ -334,7 +336,7 @@ def write_text(path: Path, text: str) -> None:
 # -- the parts of `reproduce` -----------------------------------------------------
 
 
-def _mark(experiment: ModuleType, config: Any, part: str) -> str:
+def mark_of(experiment: ModuleType, config: Any, part: str) -> str:
     """sha256 of the settings of a part."""
     if hasattr(experiment, "settings_of"):
         settings = experiment.settings_of(config, part)
@@ -369,10 +371,15 @@ def _set_aside(path: Path, marks: dict[str, str], kind: str) -> None:
 
 
 def _stored(path: Path) -> dict[str, Row]:
-    """All parts of a rows.json."""
+    """All parts of a rows.json, with the marks that their settings have now."""
     if not path.is_file():
         return {}
-    return json.loads(path.read_text(encoding="utf-8"))["parts"]
+    renamed = json.loads(RENAMED.read_text(encoding="utf-8"))
+    parts = json.loads(path.read_text(encoding="utf-8"))["parts"]
+    return {
+        name: made | {"settings": renamed.get(made["settings"], made["settings"])}
+        for name, made in parts.items()
+    }
 
 
 def _current(stored: dict[str, Row], marks: dict[str, str]) -> dict[str, Row]:

@@ -22,7 +22,7 @@ from farrier.model.network import Network
 
 from ._harness import Claim, Row, Work, verdict
 from .plots import Axes
-from .settings import arguments, recorded
+from .settings import arguments
 
 NORM_ON = 0.01  # expected weights are on when their norm is over this x the largest
 SMALLEST = 5  # units of each layer whose weights are drawn
@@ -75,7 +75,7 @@ class AbstractDigits:
 
     Parameters
     ----------
-    rows, held
+    rows, held_out
         Training rows that are used, from the first, and how many of them at their end
         judge what there is to choose.
     test_rows
@@ -83,11 +83,11 @@ class AbstractDigits:
     """
 
     epochs: int = 100
-    kl_warm_up: float = 0.1
+    kl_annealing: float = 0.1
     learning_rate: float = 0.005
     batch_size: int = 512
     rows: int = 60_000
-    held: int = 10_000
+    held_out: int = 10_000
     test_rows: int = 10_000
     draws: int = 100
     seed: int = 0
@@ -109,7 +109,7 @@ class AbstractDigits:
 FEW_DIGITS: dict[str, Any] = {
     "epochs": 2,
     "rows": 320,
-    "held": 64,
+    "held_out": 64,
     "test_rows": 64,
     "batch_size": 128,
     "draws": 8,
@@ -118,7 +118,7 @@ FEW_DIGITS: dict[str, Any] = {
 
 def written(settings: dict[str, Any]) -> dict[str, str]:
     """Settings of an estimator as strings, for the mark of a part."""
-    return {key: repr(value) for key, value in recorded(settings).items()}
+    return {key: repr(value) for key, value in settings.items()}
 
 
 def classifier(name: str, width: int, **settings: Any) -> HorseshoeClassifier:
@@ -133,11 +133,8 @@ def classifier(name: str, width: int, **settings: Any) -> HorseshoeClassifier:
 
 
 def network_of(model: HorseshoeClassifier | HorseshoeRegressor) -> Network:
-    """The trained network of a model that was neither sampled nor mixed."""
-    fit = getattr(model, "model_", None)
-    network = model.network_ if fit is None else fit.network
-    assert isinstance(network, Network)
-    return network
+    """The variational posterior of a model that is neither sampled nor an ensemble."""
+    return model.model_.variational()
 
 
 def classified(

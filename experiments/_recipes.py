@@ -25,9 +25,9 @@ from ._harness import (
     verdict,
     where,
 )
-from ._models import fit_to_parts
+from ._models import fit_to_parts, written
 from .plots import Axes, Figure, legend_below, new_figure
-from .settings import arguments
+from .settings import arguments, flat
 from .uci import LARGE, LONG, files_of, mean, rmse
 
 BLOCK = 5  # splits in one part
@@ -85,7 +85,7 @@ def settings_of(config: Config, part: str) -> dict[str, Any]:
     own = settings_without(config, *PLAN)
     name = part.partition("/")[0]
     model = estimator(config, name, presets.MANY_ROWS if name in LONG else 0, 0)
-    return own | {"given": repr(model.get_params())}
+    return own | {"given": written(flat(model.get_params(deep=False)))}
 
 
 def data_files(config: Config) -> tuple[str, ...]:
@@ -129,7 +129,7 @@ def scores(model: HorseshoeRegressor, X: np.ndarray, y: np.ndarray) -> Row:
         "width": sum(model.hidden_layer_sizes),
         "seconds": model.history_.seconds,
     }
-    if (sampling := getattr(model, "sampling_", None)) is not None:
+    if (sampling := model.model_.sampling) is not None:
         row["seconds"] += sampling.seconds
         row |= {"r_hat": sampling.r_hat, "effective_draws": sampling.effective_draws}
         row |= {"gradients": sampling.gradients, "divergences": sampling.divergences}

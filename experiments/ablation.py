@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from farrier import GaussianNoise, HorseshoeRegressor, fit_many, presets
+from farrier import GaussianNoise, Horseshoe, HorseshoeRegressor, fit_many, presets
 
 from . import datasets, structure
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
@@ -29,7 +29,7 @@ UNITS = 50  # on the UCI sets
 NOISES = {"weak": GaussianNoise(), "Gamma(6, 6)": GaussianNoise(shape=6.0, rate=6.0)}
 # Priors that are not part of farrier, by the names that rows have for them.
 PRIORS = {"exponential": NodeExponential(), "half-cauchy": NodeHalfCauchy()}
-SCALE_DRAWS = {"row": "horseshoe", "batch": BatchScales()}
+SCALE_DRAWS = {"row": "horseshoe", "batch": BatchScales(prior=Horseshoe())}
 DEFAULT = {"prior": "horseshoe", "noise": "weak", "draws": "row"}
 FLOOR = 1e-6  # norms below this are drawn here
 

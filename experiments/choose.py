@@ -27,14 +27,14 @@ from typing import Any
 
 import numpy as np
 
-from farrier import HorseshoeRegressor, Nuts, presets
-from farrier.estimators.base import passes_of
+from farrier import Horseshoe, HorseshoeRegressor, Nuts, presets
+from farrier.train.config import epochs_for
 
 from . import datasets
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
 from ._models import fit_to_parts
 from .plots import Axes, Figure, legend_below, new_figure
-from .settings import arguments, flat, with_slab
+from .settings import arguments, flat
 from .uci import LARGE, LONG, files_of, mean, rmse
 
 HOURS = "about two hours on 2 cores"
@@ -79,7 +79,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "20 nodes": {"refine": Nuts(candidates=20)},
     "50 nodes": {"refine": Nuts(candidates=50)},
     "50 nodes, 4 restarts": SAMPLED,
-    "50 nodes, slab 1, 4 restarts": SAMPLED | {"prior": with_slab(1.0)},
+    "50 nodes, slab 1, 4 restarts": SAMPLED | {"prior": Horseshoe(slab=1.0)},
     MIXED: SMOOTH | LONG_WARM_UP | BY_THE_ROW | {"n_restarts": 3},
     "trial": {"refine": Nuts(chains=1, warm_up=150, draws=25, depth=2)},
 }
@@ -174,7 +174,7 @@ def judged(
             "rmse": rmse(model.predict(X[held]), y[held]),
             "seconds": model.history_.seconds,
         }
-        if (sampling := getattr(model, "sampling_", None)) is not None:
+        if (sampling := model.model_.sampling) is not None:
             row |= {"r_hat": sampling.r_hat, "seconds": sampling.seconds}
         rows.append(row)
     return rows
@@ -186,7 +186,7 @@ def estimator(
     """A candidate for a set of so many rows."""
     given: dict[str, Any] = {"max_iter": config.max_iter} | CANDIDATES[candidate]
     if (steps := given.pop("steps", None)) is not None:
-        given["max_iter"] = passes_of(steps, rows)
+        given["max_iter"] = epochs_for(steps, rows)
     width = LARGE_WIDTH if name in LARGE else config.width
     given = {"hidden_layer_sizes": (width,)} | given
     return HorseshoeRegressor(random_state=config.seed + split, **arguments(given))

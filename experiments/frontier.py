@@ -127,7 +127,7 @@ def data_files(config: Config) -> tuple[str, ...]:
 def judge(config: Config, data: Path, name: str, work: Work) -> list[Row]:
     """A candidate without the last training rows, and its scores on them."""
     X, y = datasets.mnist(data)
-    first = config.rows - config.held
+    first = config.rows - config.held_out
     fit, held = slice(first), slice(first, config.rows)
     about = {"kind": CHOOSE, "rows": first}
     tables = (X[fit], y[fit]), (X[held], y[held])
@@ -203,7 +203,7 @@ def both_fits(
 
 def given(config: Config, name: str) -> dict[str, Any]:
     """What the estimator is given, but for the widths: the recipe."""
-    weight = {"kl_weight": CANDIDATES[name], "kl_annealing": config.kl_warm_up}
+    weight = {"kl_weight": CANDIDATES[name], "kl_annealing": config.kl_annealing}
     return weight | config.shared()
 
 
@@ -228,7 +228,7 @@ def scores(model: HorseshoeClassifier, X: np.ndarray, y: np.ndarray) -> Row:
     return {
         **classified(model, X, y),
         "test_rows": len(y),
-        "bound": float(model.history_.bound[-1]),
+        "bound": float(model.history_.elbo[-1]),
         "seconds": model.history_.seconds,
     }
 

@@ -143,7 +143,7 @@ def fit(
         "width": width,
         "epochs": epochs,
         "seconds": model.history_.seconds,
-        "bound_per_row": float(model.history_.bound[-1]) / config.rows,
+        "bound_per_row": float(model.history_.elbo[-1]) / config.rows,
         "test_rows": config.test_rows,
         **classified(model, X_test[: config.test_rows], y_test[: config.test_rows]),
         **nodes(model),

@@ -23,13 +23,14 @@ from typing import Any
 
 import numpy as np
 
+from farrier import Horseshoe
+
 from . import datasets
 from ._harness import Claim, Row, Work, markdown, settings_without, verdict, where
 from ._models import AGAIN, FEW_DIGITS, AbstractDigits, classified, fitted, written
 from .mnist import FILES, standard_error
 from .plots import Axes, Figure, new_figure
 from .published import COMPRESSED
-from .settings import with_column_scales
 
 HOURS = "about 15 minutes on 2 cores"
 GOAL_ERROR = 0.016
@@ -78,7 +79,7 @@ def settings_of(config: Config, part: str) -> dict[str, Any]:
     """Those of one part; what is tested depends on all numbers of pixels."""
     kind = part.partition("/")[0]
     if kind == COMPACTED:
-        return settings_without(config, "pixels", "held")
+        return settings_without(config, "pixels", "held_out")
     plan = () if kind == FINAL else ("pixels",)
     return settings_without(config, *plan) | {"again": written(AGAIN)}
 
@@ -92,8 +93,11 @@ def data_files(config: Config) -> tuple[str, ...]:
 def compacted(config: Config, data: Path, work: Work) -> list[Row]:
     """Train the network whose pixels have scales, compact it, and test what is left."""
     X, y = (values[: config.rows] for values in datasets.mnist(data))
-    settings = {"kl_weight": config.kl_weight, "kl_annealing": config.kl_warm_up}
-    settings |= with_column_scales() | config.shared()
+    settings: dict[str, Any] = {
+        "kl_weight": config.kl_weight,
+        "kl_annealing": config.kl_annealing,
+    }
+    settings |= {"prior": Horseshoe(columns=True)} | config.shared()
     model = fitted(config.widths, settings, (X, y), work, COMPACTED)
     work.note("compaction, test digits")
     small = model.compact()
@@ -119,7 +123,7 @@ def compacted(config: Config, data: Path, work: Work) -> list[Row]:
 def judge(config: Config, data: Path, pixels: int, work: Work) -> list[Row]:
     """So many pixels without the last training rows, and the scores on them."""
     X, y = datasets.mnist(data)
-    first = config.rows - config.held
+    first = config.rows - config.held_out
     train, held = slice(first), slice(first, config.rows)
     tables = (X[train], y[train]), (X[held], y[held])
     about = {"kind": CHOOSE, "kl_weight": config.kl_weight}

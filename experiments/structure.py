@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from farrier import HorseshoeClassifier
-from farrier.core.weights import FactorisedWeights
+from farrier.core.weights import MeanFieldWeights
 from farrier.datasets import two_two_one
 from farrier.demo import weights_on
 
@@ -130,7 +130,7 @@ def expected_weights(model: HorseshoeClassifier) -> np.ndarray:
     """E[w_k], bias last, one row for each unit; the largest norm first."""
     layer = network_of(model).layers[0]
     weights = layer.weights
-    assert isinstance(weights, FactorisedWeights)
+    assert isinstance(weights, MeanFieldWeights)
     scales = layer.expected_norms() / weights.expected_norms()
     inputs, biases = np.asarray(layer.expected_weights()), scales * weights.bias.loc
     columns = np.column_stack([inputs, np.asarray(biases)])

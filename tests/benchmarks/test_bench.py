@@ -71,7 +71,7 @@ def test_many_fits_are_timed_against_one(monkeypatch):
 def test_a_streamed_pass_is_timed_against_one_in_memory(monkeypatch):
     monkeypatch.setattr(bench, "GROUP", 128)
     monkeypatch.setattr(bench, "COLUMNS", 3)
-    monkeypatch.setattr(bench, "HELD_ROWS", 1_400)
+    monkeypatch.setattr(bench, "ROWS_IN_MEMORY", 1_400)
     monkeypatch.setattr(bench, "REPEATS", 1)
     found = bench.streamed_pass()
     assert found["ratio"] == pytest.approx(found["streamed_s"] / found["in_memory_s"])
@@ -136,12 +136,12 @@ def test_one_process_is_timed_against_two_on_the_same_batches():
     program = (
         "import json, sys\n"
         "import farrier\n"
-        "farrier.distributed(sys.argv[1], 2, int(sys.argv[2]))\n"
+        "placement = farrier.distributed(sys.argv[1], 2, int(sys.argv[2]))\n"
         "from benchmarks import bench\n"
         "bench.SHAPES = {'tiny': (3, (4,), 2, 64, 16, 2)}\n"
         "bench.TWO_BATCHES, bench.BLOCK_VALUES = (16,), 96\n"
         "bench.ROUNDS = bench.SUMS = 1\n"
-        "print(json.dumps(bench.one_and_two('tiny')))\n"
+        "print(json.dumps(bench.one_and_two(placement, 'tiny')))\n"
     )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

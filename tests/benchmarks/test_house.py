@@ -77,6 +77,26 @@ def test_a_planted_violation_is_seen(tmp_path, name, files, place):
     assert place in str(signs[name])
 
 
+def test_private_names_that_experiments_use_are_seen(tmp_path):
+    source = tmp_path / "src" / "farrier"
+    plant(source, {"a.py": "class A:\n    def _hidden(self): ...\n"})
+    plant(
+        tmp_path,
+        {
+            "experiments/b.py": "from farrier.a import A\nA()._hidden()\n",
+            "experiments/c.py": "from . import _own\n_own._mine()\n",
+            "benchmarks/d.py": "from farrier.a import _helper\n",
+            "benchmarks/e.py": "from farrier._folder import A\n",
+        },
+    )
+    signs = {sign.name: sign for sign in house.static_signs(source, tmp_path)}
+    assert signs[PRIVATE].places == (
+        "experiments/b.py:2: A()._hidden",
+        "benchmarks/d.py:1: _helper",
+        "benchmarks/e.py:1: _folder",
+    )
+
+
 def test_isinstance_counts_our_own_classes_alone(tmp_path):
     text = "class A: ...\nclass B: ...\n"
     text += "isinstance(x, A)\nisinstance(x, (int, mod.B))\nisinstance(x, int)\n"

@@ -6,11 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import farrier
 from experiments import datasets, frontier
 from experiments._harness import Work, read_rows
 from experiments.settings import arguments
-from farrier import Gaussian, Matrix, TrainingWarning
+from farrier import Gaussian, Matrix, Training, TrainingWarning
 
 
 def made_row(name="0.1", error=0.016, kept=(100, 95), kind=frontier.CHOOSE, **more):
@@ -126,8 +125,7 @@ def both(tmp_path_factory):
 def read_recipe(text):
     """The text of a row, read as Python: one estimator for each fit."""
     names = {"HorseshoeClassifier": frontier.HorseshoeClassifier}
-    names |= {"Gaussian": Gaussian, "Matrix": Matrix}
-    names |= {"Training": getattr(farrier, "Training", None)}
+    names |= {"Gaussian": Gaussian, "Matrix": Matrix, "Training": Training}
     return [eval(call, names) for call in text.split("`, then `")]
 
 
@@ -157,7 +155,7 @@ def test_errors_are_those_of_the_compacted_network_and_of_one_of_its_widths(both
         ]
     small = models[0].compact()
     assert first["error"] == second["error_before"] == np.mean(small.predict(X) != y)
-    assert first["kept"] == [layer.weights.nodes for layer in small.network_.layers]
+    assert (*first["kept"],) == small.model_.posterior.widths
     assert second["error"] == np.mean(models[1].predict(X) != y)
     assert (first["schedule"], second["schedule"]) == ("constant", "fitted again")
 

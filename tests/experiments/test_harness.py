@@ -124,6 +124,41 @@ def test_rows_of_earlier_settings_stay_until_their_part_has_run_again(
     assert "earlier settings" not in text
 
 
+def test_rows_whose_settings_were_only_renamed_are_current(
+    experiment, tmp_path, monkeypatch
+):
+    experiment.settings_of = lambda config, part: {"step_count": config.steps}
+    reproduce(tmp_path)
+    before = json.loads((tmp_path / "rows.json").read_text())["parts"]
+    experiment.settings_of = lambda config, part: {"steps": config.steps}
+    new = harness.mark_of(experiment, FULL, "one")
+    table = tmp_path / "renamed.json"
+    table.write_text(json.dumps({before["one"]["settings"]: new}))
+    monkeypatch.setattr(harness, "RENAMED", table)
+    assert "earlier settings" not in reproduce(tmp_path)
+    assert experiment.ran == ["one", "two/b"]
+    after = json.loads((tmp_path / "rows.json").read_text())["parts"]
+    assert after["one"] == before["one"] | {"settings": new}
+    experiment.FULL = dataclasses.replace(FULL, steps=6)
+    reproduce(tmp_path, experiment.FULL)
+    assert experiment.ran == ["one", "two/b"] * 2
+
+
+def test_renamed_settings_are_those_of_parts_that_are_offered():
+    marks = set()
+    for name in NAMES:
+        experiment = harness.known(name)
+        for kind in ("full", "short"):
+            config = harness.settings_named(experiment, kind)
+            if dataclasses.is_dataclass(config):
+                parts = experiment.parts(config, Path("nowhere"))
+                marks |= {harness.mark_of(experiment, config, part) for part in parts}
+    renamed = json.loads(harness.RENAMED.read_text(encoding="utf-8"))
+    assert renamed
+    assert {*renamed.values()} <= marks
+    assert not renamed.keys() & marks
+
+
 def test_rows_of_smaller_settings_are_set_aside(experiment, tmp_path):
     reproduce(tmp_path, SMOKE)
     before = (tmp_path / "rows.json").read_text()

@@ -17,6 +17,7 @@ from experiments._models import (
     smallest_units,
     sparsity_claim,
 )
+from experiments.settings import arguments
 from farrier import HorseshoeClassifier
 
 
@@ -25,9 +26,9 @@ def model():
     random = np.random.default_rng(0)
     X = random.normal(size=(60, mnist.SIDE**2))
     y = random.integers(0, 3, 60)
-    settings = {"max_iter": 1, "n_draws": 4, "random_state": 0, "kl_warm_up": 0.0}
+    settings = {"max_iter": 1, "n_draws": 4, "random_state": 0, "kl_annealing": 0.0}
     with pytest.warns(UserWarning, match="may be too narrow"):
-        return HorseshoeClassifier((12, 6), **settings).fit(X, y)
+        return HorseshoeClassifier((12, 6), **arguments(settings)).fit(X, y)
 
 
 def made_row(name="horseshoe", width=400, error=0.02, on=(40, 30), median=1e-4):
@@ -86,7 +87,7 @@ def test_weights_of_the_smallest_units_are_those_of_the_posterior(model):
         for unit in units:
             assert np.diff(DECADES) @ unit["density"] == pytest.approx(1)
     # Before much training the sd is a hundredth of the spread: draws are near E[w].
-    expected = np.asarray(model.network_.layers[0].expected_weights())
+    expected = np.asarray(model.model_.variational().layers[0].expected_weights())
     unit = int(np.argmin(model.weight_norms_[0]))
     middle = np.median(np.abs(expected[unit]))
     assert drawn[0][0]["median"] == pytest.approx(middle, rel=0.1)
@@ -94,7 +95,7 @@ def test_weights_of_the_smallest_units_are_those_of_the_posterior(model):
 
 def test_filters_are_the_expected_weights(model):
     found = mnist.filters(model)
-    expected = np.asarray(model.network_.layers[0].expected_weights())
+    expected = np.asarray(model.model_.variational().layers[0].expected_weights())
     order = np.argsort(model.weight_norms_[0])
     for kind, index in (("largest", order[-1]), ("smallest", order[0])):
         picture = found[kind][0]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from experiments import structure
-from farrier import HorseshoeClassifier, datasets
+from farrier import HorseshoeClassifier, Training, datasets
 
 WEIGHTS_ON = {"gaussian": 0.9, "centred-horseshoe": 0.2, "horseshoe": 0.0}
 
@@ -36,7 +36,7 @@ def rows():
 @pytest.mark.parametrize("prior", ["horseshoe", "centred-horseshoe"])
 def test_expected_weights_have_the_norms_that_the_estimator_tells(prior):
     x, y = datasets.two_two_one(40, seed=0)
-    model = HorseshoeClassifier((6,), prior=prior, max_iter=10, random_state=0)
+    model = HorseshoeClassifier((6,), prior=prior, training=Training(max_iter=10))
     weights = structure.expected_weights(model.fit(x, y))
     assert weights.shape == (6, 3)
     norms = np.linalg.norm(weights, axis=1)

@@ -10,6 +10,7 @@ import pytest
 from experiments import datasets, uci
 from experiments._harness import Work
 from experiments.published import HORSESHOE, VMG
+from experiments.settings import arguments
 from farrier import HorseshoeRegressor, TrainingWarning
 from farrier.presets import PLAIN
 
@@ -97,8 +98,8 @@ def test_a_part_is_kept_when_other_sets_are_added():
 def fitted():
     X = np.random.default_rng(0).normal(size=(80, 2))
     y = 100 + 20 * X[:, 0] + np.random.default_rng(1).normal(size=80)
-    settings = {"max_iter": 400, "random_state": 0, "kl_warm_up": 0.0}
-    model = HorseshoeRegressor((6,), **PLAIN | settings)
+    settings = {"max_iter": 400, "random_state": 0, "kl_annealing": 0.0}
+    model = HorseshoeRegressor((6,), **arguments(PLAIN, settings))
     with pytest.warns(TrainingWarning, match="not converged"):
         return model.fit(X, y), X, y
 

@@ -7,22 +7,29 @@ import pandas as pd
 import pytest
 
 from farrier import (
+    Horseshoe,
     HorseshoeClassifier,
     HorseshoeRegressor,
+    Nuts,
     TableModel,
+    Training,
     TrainingWarning,
 )
 from farrier.tables import learn
 
 ROWS = 60
-SETTINGS = {"max_iter": 60, "n_draws": 16, "random_state": 0, "shrink": False}
+SETTINGS = {"training": Training(max_iter=60), "n_draws": 16, "random_state": 0}
+SHORT_CHAIN = Nuts(chains=1, warm_up=150, draws=16, depth=2)
+
+
+def fitted(model, X, y):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TrainingWarning)
+        return model.fit(X, y)
 
 
 def quick(model, X, y):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TrainingWarning)
-        model.fit(X, y)
-        return model.compact()  # so that all tests compare with one network
+    return fitted(model, X, y).compact()  # so that all tests compare with one network
 
 
 @pytest.fixture(scope="session")
@@ -33,9 +40,50 @@ def rows():
 
 
 @pytest.fixture(scope="session")
-def regressor(rows):
-    y = 1e6 + 50 * np.tanh(rows[:, 0]) + rows[:, 1] - 1e6
-    return quick(HorseshoeRegressor((6,), **SETTINGS), rows, y)
+def target(rows):
+    return 1e6 + 50 * np.tanh(rows[:, 0]) + rows[:, 1] - 1e6
+
+
+@pytest.fixture(scope="session")
+def regressor(rows, target):
+    """One target with homoscedastic noise."""
+    model = HorseshoeRegressor((6,), likelihood="gaussian", **SETTINGS)
+    return quick(model, rows, target)
+
+
+@pytest.fixture(scope="session")
+def whole(rows, target):
+    """A model that is not compact."""
+    return fitted(HorseshoeRegressor((6,), **SETTINGS), rows, target)
+
+
+@pytest.fixture
+def matrix(rows, target):
+    """A model whose posterior has dependent weights."""
+    settings = SETTINGS | {"training": Training(max_iter=2)}
+    model = HorseshoeRegressor((4,), posterior="matrix", **settings)
+    return fitted(model, rows, target)
+
+
+@pytest.fixture(scope="session")
+def sampled(rows, target):
+    """Draws of a Markov chain, with heteroscedastic noise."""
+    model = HorseshoeRegressor((4,), "relu", refine=SHORT_CHAIN, **SETTINGS)
+    return quick(model, rows, target)
+
+
+@pytest.fixture(scope="session")
+def sampled_classifier(rows):
+    """Draws of a Markov chain for two classes."""
+    model = HorseshoeClassifier((4,), refine=SHORT_CHAIN, **SETTINGS)
+    return quick(model, rows, rows[:, 0] > 0)
+
+
+@pytest.fixture(scope="session")
+def with_columns(rows, target):
+    """A scale for each column of the input."""
+    model = HorseshoeRegressor((6,), prior=Horseshoe(columns=True), **SETTINGS)
+    return quick(model, rows, target)
 
 
 @pytest.fixture(scope="session")

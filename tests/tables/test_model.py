@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,15 @@ import pytest
 from model_files import rows, table
 from scipy import stats
 
-from farrier import HorseshoeClassifier, TableModel, load
-from farrier.tables import Column, Columns, TableError
+from farrier import (
+    HorseshoeClassifier,
+    HorseshoeRegressor,
+    TableModel,
+    Training,
+    TrainingWarning,
+    load,
+)
+from farrier.tables import Column, Columns, TableError, learn
 
 FILES = Path(__file__).parents[1] / "files"
 
@@ -29,6 +37,19 @@ def classes():
         tuple(Column(name, "number") for name in "abc"), "y", "classification"
     )
     return TableModel(columns, load(FILES / "classifier.safetensors"))
+
+
+@pytest.fixture
+def compacted():
+    """A regression on the same table, compacted after its fit."""
+    frame = table()
+    columns = learn([frame], "price", missing="impute").columns
+    settings = {"training": Training(max_iter=30), "n_draws": 4, "random_state": 0}
+    estimator = HorseshoeRegressor((6,), **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TrainingWarning)
+        estimator.fit(columns.features(frame), columns.targets(frame))
+    return TableModel(columns, estimator).compact()
 
 
 def labelled(model):
@@ -90,18 +111,18 @@ def test_labels_that_are_new_are_told(classes):
             ask(frame)
 
 
-@pytest.mark.parametrize("which", ["model", "classes"])
-def test_a_model_comes_back_to_the_bit(which, request, tmp_path):
-    model, path = request.getfixturevalue(which), tmp_path / "model.safetensors"
-    frame = table() if which == "model" else labelled(model)
-    for saved in (model, model.compact()):
-        saved.save(path)
-        back = load(path)
-        assert (back.columns, back.about) == (saved.columns, saved.about)
-        assert back.estimator.widths_ == saved.estimator.widths_
-        ours, theirs = back.prediction(frame), saved.prediction(frame)
-        for name, values in theirs.items():
-            np.testing.assert_array_equal(ours[name], values)
+@pytest.mark.parametrize("which", ["model", "classes", "compacted"])
+def test_a_model_comes_back_bit_identical(which, request, tmp_path):
+    saved, path = request.getfixturevalue(which), tmp_path / "model.safetensors"
+    frame = labelled(saved) if which == "classes" else table()
+    saved.save(path)
+    back = load(path)
+    assert (back.columns, back.about) == (saved.columns, saved.about)
+    assert back.estimator.widths_ == saved.estimator.widths_
+    ours, theirs = back.prediction(frame), saved.prediction(frame)
+    for name, values in theirs.items():
+        np.testing.assert_array_equal(ours[name], values)
+    assert [*tmp_path.iterdir()] == [path]
 
 
 def test_an_estimator_of_named_columns_is_a_model_of_a_table(classes):
@@ -155,10 +176,15 @@ def test_what_a_file_says_about_the_training_table_is_checked(model, about, reas
         TableModel.from_header(header, model.estimator)
 
 
+@pytest.mark.filterwarnings("ignore::farrier.TrainingWarning")
 def test_an_estimator_of_several_targets_is_no_model_of_a_table():
-    estimator = load(FILES / "regressor-2.safetensors")
-    estimator.feature_names_in_ = np.array([*"abc"], object)
-    assert TableModel.around(estimator).task == "regression"
-    estimator.predict = lambda X: np.zeros((len(X), 2))
-    with pytest.raises(TableError, match="a target with several columns"):
-        TableModel.around(estimator)
+    frame = pd.DataFrame(rows(), columns=[*"abc"])
+    settings = {"training": Training(max_iter=1), "n_draws": 2, "random_state": 0}
+    one = HorseshoeRegressor((2,), **settings).fit(frame, frame["a"])
+    around = TableModel.around(one)
+    assert around.task == "regression"
+    np.testing.assert_array_equal(around.predict(frame), one.predict(frame))
+    for columns in (["a"], ["a", "b"]):  # one column of a table is a table too
+        several = HorseshoeRegressor((2,), **settings).fit(frame, frame[columns])
+        with pytest.raises(TableError, match="a target with several columns"):
+            TableModel.around(several)

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from ..estimators.base import NetworkEstimator
 from ..estimators.classifier import HorseshoeClassifier
@@ -50,8 +51,9 @@ def to_numpy(
     >>> predictor = to_numpy(model, "small.npz")  # doctest: +SKIP
     """
     estimator, columns = parts_of(model)
-    names = getattr(estimator, "feature_names_in_", None)
-    if columns is not None:
+    if columns is None:
+        names = getattr(estimator, "feature_names_in_", None)
+    else:
         names = _names_of_numbers(columns)
     predictor = predictor_of(estimator, names, draws=draws)
     if path is not None:
@@ -65,6 +67,13 @@ def predictor_of(
     """The compacted network of an estimator; `names` are those of its features."""
     if draws is not None and draws < 2:
         raise ValueError(f"`draws` must be at least 2, got {draws}.")
+    check_is_fitted(estimator)
+    if not can_fold(estimator.model_.posterior):
+        raise ValueError(
+            'Only networks with the posterior "mean-field" or with MCMC draws can be '
+            f"exported, and this one has {estimator.posterior!r}. Fit it again with "
+            'posterior="mean-field".'
+        )
     small = estimator.compact()
     model = small.model_
     header = {
@@ -90,11 +99,6 @@ def target_columns(estimator: NetworkEstimator) -> int | None:
 
 def arrays_of(model: FittedModel, draws: int | None) -> dict[str, np.ndarray]:
     """Weights of all draws by name, and their noise."""
-    if not can_fold(model.posterior):
-        raise ValueError(
-            'Only networks with the posterior "mean-field" or with MCMC draws can be '
-            'exported. Fit with posterior="mean-field".'
-        )
     key = key_for(model.seed, "predict")
     posterior = as_sampled(model.posterior.resampled(draws or model.draws, key=key))
     arrays = {}

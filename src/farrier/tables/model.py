@@ -330,8 +330,7 @@ class TableModel:
         task = CLASSIFICATION
         if isinstance(estimator, HorseshoeRegressor):
             task = REGRESSION
-            row = imported()[0].DataFrame(np.zeros((1, len(names))), columns=names)
-            if np.ndim(estimator.predict(row)) > 1:
+            if estimator.n_targets_ is not None:
                 raise TableError(
                     "The model was fitted to a target with several columns. Use it in "
                     "Python: `farrier.load(...).predict(X)`."

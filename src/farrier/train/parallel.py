@@ -209,11 +209,16 @@ def _train_group(
                 if run.history.status is Status.RUNNING:
                     runs[i] = advanced(jobs[i], run, parts[i], means[i])
                     runs[i].history.seconds += time.monotonic() - began
-                    watch(numbers[i], runs[i])
+                    watch(numbers[i], _on_device(runs[i]))
     except KeyboardInterrupt:
         running = Status.RUNNING
         runs = [_interrupted(r) if r.history.status is running else r for r in runs]
-    return [replace(run, state=converted(run.state, jnp.asarray)) for run in runs]
+    return [_on_device(run) for run in runs]
+
+
+def _on_device(run: Run) -> Run:
+    """The run with JAX arrays; between chunks its state holds NumPy arrays."""
+    return replace(run, state=converted(run.state, jnp.asarray))
 
 
 def _stacked(trees: list[PyTree]) -> PyTree:
