@@ -15,9 +15,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from farrier.core.families import LogNormal
+from farrier.core.forms import AbstractParametrisation
 from farrier.core.priors import AbstractPrior, AbstractScaledPrior, check_positive
 from farrier.core.scales import AbstractScalePrior, Scale
-from farrier.core.forms import AbstractParametrisation
 
 
 class Exponential(AbstractScalePrior):

@@ -8,10 +8,9 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-from farrier import Summary
 from sklearn.feature_selection import SelectFromModel
 
-from farrier import HorseshoeClassifier, HorseshoeRegressor, Training, load
+from farrier import HorseshoeClassifier, HorseshoeRegressor, Summary, Training, load
 from farrier.presets import PLAIN
 
 mpl.use("Agg")

@@ -6,12 +6,12 @@ import equinox as eqx
 import jax.random as jr
 import numpy as np
 from builders import straight_line
-from farrier.fitted import KEY_USES, Sample, Units, key_for
 
 from farrier import Training
 from farrier.core.posteriors import MeanField
 from farrier.core.priors import Horseshoe
 from farrier.fit import FitRows, Recipe, plan_fit, train_plan
+from farrier.fitted import KEY_USES, Sample, Units, key_for
 from farrier.model.likelihoods import GaussianNoise
 from farrier.train.data import Data
 from farrier.train.loop import Job, Run, train
