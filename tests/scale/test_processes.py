@@ -168,7 +168,8 @@ class Fits:
         from farrier import load
 
         x = np.random.default_rng(1).normal(size=(20, 2))
-        with jax.enable_x64(False):  # the precision of the processes that fitted it
+        double = False  # the precision of the processes that fitted it
+        with jax.enable_x64(double):
             return load(self.folder / name).estimator.predict(x)
 
 
