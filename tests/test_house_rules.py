@@ -361,8 +361,11 @@ def test_classes_of_our_own_are_seldom_asked_for():
 
 def probed(tree: ast.Module) -> set[str]:
     """Attributes of `self` whose absence is expected: hasattr, getattr with default."""
-    names = set()
+    names, listing = set(), set()
     for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == "__dir__":
+            listing |= {*ast.walk(node)}  # it lists the attributes that exist
+    for node in {*ast.walk(tree)} - listing:
         if isinstance(node, ast.Call) and node.args:
             called, first = ast.unparse(node.func), ast.unparse(node.args[0])
             probes = called == "hasattr" or (called == "getattr" and len(node.args) > 2)
@@ -379,6 +382,8 @@ def test_an_object_knows_its_own_attributes(file):
 def test_a_probe_is_seen():
     text = "hasattr(self, 'a_'); getattr(self, 'b_', None); getattr(self, name)"
     assert probed(ast.parse(text)) == {"a_", "b_"}
+    assert probed(ast.parse("def f(self):\n    hasattr(self, name)")) == {"name"}
+    assert not probed(ast.parse("def __dir__(self):\n    hasattr(self, name)"))
 
 
 def test_private_names_stay_in_their_module():
