@@ -31,6 +31,14 @@ def posterior_of(network, *, key, draws=DRAWS):
     return VariationalPosterior.create(network, draws, key=key)
 
 
+def columns_of(posterior, x):
+    """Shares of the columns, and whether each is active."""
+    nodes = find_nodes(posterior, jnp.asarray(x))
+    assert nodes.columns is not None
+    assert nodes.of_columns is not None
+    return nodes.columns, nodes.of_columns.active[0]
+
+
 def with_columns(kernels, biases, *, key):
     """A known network whose columns have scales."""
     prior = Horseshoe(columns=True)
@@ -201,11 +209,11 @@ def test_shares_of_columns_by_hand(getkey):
     out = generator.standard_normal((3, TARGETS)) * [[1e-9], [1], [1]]  # not active
     biases = [np.zeros(3), np.zeros(TARGETS)]
     network = with_columns([kernel, out], biases, key=getkey())
-    nodes = find_nodes(posterior_of(network, key=getkey()), jnp.asarray(x))
+    shares, active = columns_of(posterior_of(network, key=getkey()), x)
     share = x.var(0)[:, None] * kernel**2 / (x @ kernel).var(0)
     expected = share[:, 1:].max(1)
-    np.testing.assert_allclose(nodes.columns, np.tile(expected, (DRAWS, 1)))
-    assert nodes.of_columns.active[0].tolist() == [True, False]
+    np.testing.assert_allclose(shares, np.tile(expected, (DRAWS, 1)))
+    assert active.tolist() == [True, False]
 
 
 def test_a_column_of_noise_is_inactive(getkey):
@@ -218,8 +226,7 @@ def test_a_column_of_noise_is_inactive(getkey):
     mean = jnp.asarray(q.loc).at[:, 1].set(0)
     log_sd = jnp.asarray(q.log_scale).at[:, 1].set(0)
     noisy = eqx.tree_at(where, network, type(q)(mean, log_sd))
-    x = jnp.asarray(inputs(getkey()))
-    shares = find_nodes(posterior_of(noisy, key=getkey()), x).columns
+    shares, _ = columns_of(posterior_of(noisy, key=getkey()), inputs(getkey()))
     assert np.median(shares[:, 0]) > 5 * ACTIVE_SHARE
     np.testing.assert_array_equal(shares[:, 1], 0)
 
@@ -229,7 +236,7 @@ def test_a_constant_column_is_inactive(getkey):
     weights = [np.ones((D_IN, 3)), np.ones((3, 2))], [np.zeros(3), np.zeros(2)]
     network = with_columns(*weights, key=getkey())
     x = jnp.asarray(inputs(getkey())).at[:, 1].set(3.0)
-    shares = find_nodes(posterior_of(network, key=getkey()), x).columns
+    shares, _ = columns_of(posterior_of(network, key=getkey()), x)
     np.testing.assert_allclose(shares[:, 1], 0, atol=1e-12)
     assert (shares[:, 0] > 0.9).all()
 
@@ -238,10 +245,11 @@ def test_columns_of_posterior_samples_are_judged_by_their_mean_weights(getkey):
     """w_kis times the mean of the draws, over the variance of the node (I4)."""
     posterior = random_draws((3, 4, 2), columns=True, key=getkey())
     x = np.asarray(jr.normal(getkey(), (ROWS, 3)))
-    nodes = find_nodes(posterior, jnp.asarray(x))
-    kernel, active = np.asarray(posterior.kernels[0]), nodes.active[0]
+    shares, _ = columns_of(posterior, x)
+    kernel = np.asarray(posterior.kernels[0])
+    active = find_nodes(posterior, jnp.asarray(x)).active[0]
     for draw in range(posterior.draws):
         variance = (x @ kernel[draw]).var(0)
         share = x.var(0)[:, None] * kernel[draw] * kernel.mean(0) / variance
         expected = np.where(active, share, 0).max(1)
-        np.testing.assert_allclose(nodes.columns[draw], expected, rtol=1e-9)
+        np.testing.assert_allclose(shares[draw], expected, rtol=1e-9)

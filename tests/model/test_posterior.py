@@ -218,6 +218,7 @@ def test_stored_draws_keep_the_variance_of_the_output_layer(getkey):
     """V_s of (P1) for what is integrated; 0 for outputs that describe the noise."""
     x = jr.normal(getkey(), (7, D_IN))
     by_rows = as_sampled(variational("heteroscedastic", key=getkey()))
+    assert by_rows.output_variance is not None
     kernel, bias = by_rows.output_variance
     assert (np.asarray(kernel)[..., :TARGETS] > 0).all()
     assert not np.asarray(kernel)[..., TARGETS:].any()
@@ -291,6 +292,7 @@ def test_integrated_output_weights_are_taken_with_their_nodes(getkey):
     _, variance, _ = outputs(silent, x, jnp.asarray(2))
     a = np.array(posterior.sample(jnp.asarray(2)).hidden(x)[0])
     a[:, ~keep[0]] = a[:, ~keep[0]].mean(0)
+    assert posterior.output_variance is not None
     kernel, bias = (np.asarray(v)[2] for v in posterior.output_variance)
     np.testing.assert_allclose(variance, a**2 @ kernel + bias, rtol=1e-9)
     assert_same(

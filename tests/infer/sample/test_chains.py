@@ -29,6 +29,14 @@ from farrier.model.posterior import SampledPosterior, VariationalPosterior
 QUICK = {"warm_up": 150, "depth": 4}
 
 
+def refined(target, method, *, weight=None, key, after_chunk=lambda done: None):
+    """Draws and summary of chains that are not interrupted."""
+    fits = [(target.network, None)]
+    result = refine(fits, data_of(target, weight), method, after_chunk, key=key)
+    assert result is not None
+    return result
+
+
 def nodes_of(network, x, *, key):
     return find_nodes(VariationalPosterior.create(network, 50, key=key), x)
 
@@ -48,8 +56,8 @@ def test_without_rows_the_posterior_is_the_prior(method, getkey):
     """Draws of the scales pass a Kolmogorov-Smirnov test against C+(0, b) (M12)."""
     prior = Horseshoe(node_scale=0.5, layer_scale=2.0)
     target = small_target(prior, key=getkey(), widths=(2,))
-    data = data_of(target, np.zeros(ROWS))
-    posterior, sampling = refine([(target.network, None)], data, method, key=getkey())
+    nothing = np.zeros(ROWS)
+    posterior, sampling = refined(target, method, weight=nothing, key=getkey())
     assert sampling.divergences < 60
     assert posterior.draws == 120
     scales = posterior.scale_draws(key=getkey())
@@ -75,9 +83,10 @@ def test_without_rows_the_posterior_is_the_prior(method, getkey):
 )
 def test_equal_keys_give_equal_bits_and_progress_is_reported(method, most, getkey):
     target = small_target(key=getkey())
-    data, fits = data_of(target), [(target.network, None)]
     key, progress = getkey(), []
-    both = [refine(fits, data, method, progress.append, key=key) for _ in range(2)]
+    both = [
+        refined(target, method, key=key, after_chunk=progress.append) for _ in range(2)
+    ]
     (one, sampling), (other, _) = both
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -91,8 +100,7 @@ def test_scales_of_columns_are_sampled_with_the_weights(getkey):
     """Each draw has its own, and predictions with them (I2)."""
     target = small_target(Horseshoe(columns=True), key=getkey())
     method = Nuts(chains=1, draws=25, kept=10, **QUICK)
-    fits = [(target.network, None)]
-    posterior, _ = refine(fits, data_of(target), method, key=getkey())
+    posterior, _ = refined(target, method, key=getkey())
     assert posterior.scales_columns
     tau = np.asarray(posterior.scales["inputs"]["tau"])
     assert tau.shape == (10, 2)
@@ -105,8 +113,7 @@ def test_classes_are_sampled_without_noise(getkey):
     likelihood = Categorical().build(3, rows=ROWS)
     target = small_target(likelihood=likelihood, key=getkey())
     method = Nuts(chains=1, draws=25, kept=10, **QUICK)
-    fits = [(target.network, None)]
-    posterior, _ = refine(fits, data_of(target), method, key=getkey())
+    posterior, _ = refined(target, method, key=getkey())
     assert posterior.noise.shape == (10, 0)
     np.testing.assert_allclose(posterior.predictive(target.x).mean().sum(1), 1)
 
@@ -117,21 +124,18 @@ def test_classes_are_sampled_without_noise(getkey):
 def test_chains_end_once_predictions_have_enough_effective_draws(getkey, monkeypatch):
     """Their draws are the first draws of chains that go on."""
     target = small_target(key=getkey())
-    data, key, checked = data_of(target), getkey(), []
+    key, checked = getkey(), []
     kept = {"chains": 1, "draws": 300, "kept": 10_000, **QUICK}
     of = lambda v: checked.append(v.shape[1]) or (1, 7)
     monkeypatch.setattr(chains, "mixing", of)
 
-    def refined(effective: int) -> tuple[SampledPosterior, Sampling]:
-        method = Nuts(effective=effective, **kept)
-        result = refine([(target.network, None)], data, method, key=key)
-        assert result is not None
-        return result
+    def until(effective: int) -> tuple[SampledPosterior, Sampling]:
+        return refined(target, Nuts(effective=effective, **kept), key=key)
 
-    few, short = refined(7)
+    few, short = until(7)
     assert checked == [100, 100]  # one check, and one for the report
     checked.clear()
-    many, long = refined(8)
+    many, long = until(8)
     assert checked == [100, 200, 300]
     assert (short.draws, long.draws) == (few.draws, many.draws) == (100, 300)
     np.testing.assert_array_equal(few.kernels[0], many.kernels[0][:100])

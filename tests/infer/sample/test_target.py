@@ -195,6 +195,7 @@ def test_scales_of_inputs_begin_at_draws_too(getkey):
     network = small_target(PRIORS["columns"], key=getkey()).network
     draw = jax.vmap(lambda key: start_of(network, key=key)[0].log_inputs["tau"])
     drawn = np.asarray(draw(jr.split(getkey(), 2_000)))
+    assert network.inputs is not None
     q = network.inputs.tau.q
     for column in range(2):
         law = stats.norm(float(q.loc[column]), float(q.scale[column]))
