@@ -43,7 +43,11 @@ from sklearn.utils.estimator_checks import check_estimator
 import farrier
 warnings.simplefilter("ignore")
 results = check_estimator(getattr(farrier, sys.argv[1])(), on_fail=None)
-failed = {r["check_name"]: str(r["exception"]) for r in results if r["exception"]}
+failed = {
+    each["check_name"]: str(each["exception"])
+    for each in results
+    if each["status"] == "failed"
+}
 json.dump([len(results), failed], sys.stdout)
 """
 
