@@ -132,7 +132,10 @@ def test_an_interrupted_fit_keeps_what_there_is(monkeypatch):
 
     train_many = fit.train_many
     monkeypatch.setattr(fit, "train_many", some)
-    with pytest.warns(TrainingWarning, match="combines 2 of 3 fits.*interrupted"):
+    with (
+        pytest.warns(TrainingWarning, match="Training was interrupted"),
+        pytest.warns(TrainingWarning, match="combines 2 of 3 fits.*interrupted"),
+    ):
         model = regressor().fit(X, Y)
     assert len(model.restarts_) == 2
     assert model.history_.status is Status.INTERRUPTED

@@ -67,7 +67,7 @@ def test_summary_states_what_was_fitted(regressor, classifier):
     on = f"{regressor.widths_[0]} of 8 nodes active (90 % interval {low} to {high})"
     assert found["hidden layer 1"] == on
     history = regressor.history_
-    assert found["ELBO"] == f"{history.bound[-1] / 120:.3f} nats per row"
+    assert found["ELBO"] == f"{history.elbo[-1] / 120:.3f} nats per row"
     assert found["training"].startswith("whole budget used; 400 steps in ")
     noise = float(found["noise sd"].split()[0])
     assert 150 < noise < 350  # 200, in the units of y
