@@ -108,12 +108,12 @@ def _entries(
 ) -> list[Any]:
     if not isinstance(value, list):
         _refuse("a list", value, name)
-    kinds = [arguments[0]] * len(value)
+    types = [arguments[0]] * len(value)
     if origin is tuple and arguments[1:] != (...,):
-        kinds = [*arguments]
-    if len(kinds) != len(value):
-        _refuse(f"a list of {len(kinds)} entries", value, name)
-    pairs = enumerate(zip(kinds, value, strict=True))
+        types = [*arguments]
+    if len(types) != len(value):
+        _refuse(f"a list of {len(types)} entries", value, name)
+    pairs = enumerate(zip(types, value, strict=True))
     return [from_json(kind, entry, f"{name}[{i}]") for i, (kind, entry) in pairs]
 
 

@@ -9,7 +9,7 @@ the most frequent level.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -292,10 +292,7 @@ def learn(
     y = summaries.pop(target)
     inputs = [*summaries.values()]
     if not inputs:
-        raise TableError(
-            f"The table has no column besides the target {target!r}: there is "
-            "nothing to predict it from."
-        )
+        _refuse_without_inputs(target)
     if missing == ERROR:
         _refuse_missing(inputs, where)
     suitable, why = _checked_target(y, where)
@@ -353,6 +350,13 @@ def _row_numbers(frame: Frame, first: int) -> np.ndarray:
     """Row labels if they are integers, else positions from `first` on."""
     labels = frame.index.to_numpy()
     return labels if labels.dtype.kind in "iu" else np.arange(first, first + len(frame))
+
+
+def _refuse_without_inputs(target: str) -> NoReturn:
+    raise TableError(
+        f"The table has no column besides the target {target!r}: there is nothing to "
+        "predict it from."
+    )
 
 
 def _refuse_missing(
