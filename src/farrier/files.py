@@ -8,6 +8,9 @@ those of the classes listed here; `validity` checks that its parts fit each othe
 import dataclasses
 from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
+
 from . import persist
 from .core import families, forms, posteriors, priors, scales, weights
 from .core.matrix import MatrixWeights
@@ -23,6 +26,7 @@ from .model.network import Network
 from .model.posterior import SampledPosterior, VariationalPosterior
 from .train.config import Training
 from .train.history import History, Removal, Status
+from .train.step import converted
 from .units import Standardiser
 from .validity import check_model
 
@@ -99,12 +103,27 @@ def from_file(structure: Any, arrays: dict) -> tuple[FittedModel, dict[str, Any]
     model, more = tree.pop("model"), tree.pop("more")
     if not isinstance(model, FittedModel) or not isinstance(more, dict):
         raise ValueError("it holds no fitted model")
+    model = dataclasses.replace(model, posterior=_in_precision(model.posterior))
     if isinstance(model.posterior, VariationalPosterior):
         model = dataclasses.replace(model, network=model.posterior.network)
     if model.is_compact:
         tree["compaction"] = Compaction(model.posterior, **tree["compaction"])
+    elif "compaction" in tree:
+        small = _in_precision(tree["compaction"].posterior)
+        tree["compaction"] = dataclasses.replace(tree["compaction"], posterior=small)
     unknown = tree.keys() - set(COMPUTED)
     if unknown or not {"nodes", "depths"} <= tree.keys():
         raise ValueError(f"what is computed of it is {sorted(tree)}")
     check_model(model, tree)
     return model.computed(**tree), more
+
+
+def _in_precision(tree: Any) -> Any:
+    """The tree with its JAX numbers in the precision that JAX is set to."""
+    dtype = jnp.result_type(float)
+
+    def cast(value: Any) -> Any:
+        is_other = jnp.issubdtype(value.dtype, jnp.floating) and value.dtype != dtype
+        return jnp.asarray(np.asarray(value), dtype) if is_other else value
+
+    return converted(tree, cast)
