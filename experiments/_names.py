@@ -6,6 +6,7 @@ from pathlib import Path
 NAMES = ("cubic", "structure", "ablation", "uci", "gestures", "mnist")
 NAMES += (
     "choose",
+    "choose-classes",
     "noise",
     "uci-default",
     "uci-refined",

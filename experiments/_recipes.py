@@ -26,12 +26,12 @@ from ._harness import (
     where,
 )
 from ._models import fit_to_parts, written
+from ._scores import coverage, crps
 from .plots import Axes, Figure, legend_below, new_figure
 from .settings import arguments, flat
 from .uci import LARGE, LONG, files_of, mean, rmse
 
 BLOCK = 5  # splits in one part
-COVERAGE = 0.9
 POSTERIOR = "posterior_coverage"  # in rows: of intervals that are not calibrated
 SCORE_DRAWS = 400  # of targets, for the CRPS
 # Sets whose RMSE may equal the printed one: it has one digit, or two sets share it.
@@ -134,26 +134,6 @@ def scores(model: HorseshoeRegressor, X: np.ndarray, y: np.ndarray) -> Row:
         row |= {"r_hat": sampling.r_hat, "effective_draws": sampling.effective_draws}
         row |= {"gradients": sampling.gradients, "divergences": sampling.divergences}
     return row
-
-
-def coverage(
-    model: HorseshoeRegressor, X: np.ndarray, y: np.ndarray, method: str
-) -> float:
-    """Share of the targets within their intervals (P2)."""
-    low, high = model.predict_interval(X, level=COVERAGE, method=method)
-    return float(np.mean((low <= y) & (y <= high)))
-
-
-def crps(draws: np.ndarray, y: np.ndarray) -> float:
-    """Mean continuous ranked probability score of predictive draws (rows x draws).
-
-    E|Y - y| - 1/2 E|Y - Y'|, the second from the draws in their order.
-    """
-    draws = np.sort(draws, axis=1)
-    n = draws.shape[1]
-    order = 2 * np.arange(1, n + 1) - n - 1
-    apart = 2 * (draws @ order) / (n * (n - 1))
-    return float(np.mean(np.abs(draws - y[:, None]).mean(axis=1) - apart / 2))
 
 
 # -- what is made of the rows ------------------------------------------------------

@@ -10,6 +10,8 @@ from types import ModuleType
 
 import numpy as np
 
+from farrier.tables import learn, read_table
+
 Splits = list[tuple[np.ndarray, np.ndarray]]  # rows to train on, rows to test on
 
 # The standard splits of the UCI sets, and what they must contain: `contents_of`.
@@ -39,6 +41,14 @@ UCI_SHA256 = {
     "protein": "01532d0940352c5de208e351e44099ec6e48e2c2a4f0c744ac0605b7b81d4481",
     "wine": "915ab22692e0038f886e4726cec390869282e37783ec9fde524fab2c9110c119",
     "yacht": "9e983e2bcd440df9ee3237d612bb003d2784c641eb3e143c85a4de0811167385",
+}
+
+# Tables with strings and missing values: the target, and columns that are left out.
+MIXED = {
+    "CreditCard": ("card", ("rownames", "share", "expenditure")),  # spent with the card
+    "attrition": ("Attrition", ("rownames",)),
+    "credit_data": ("Status", ("rownames",)),
+    "stackoverflow": ("Remote", ("rownames",)),
 }
 
 YEAR_FILE = "year/YearPredictionMSD.txt"
@@ -159,6 +169,23 @@ def _pmlb_table(path: Path) -> tuple[np.ndarray, np.ndarray]:
         values = np.loadtxt(file, delimiter="\t")
     target = columns.index("target")
     return np.delete(values, target, axis=1), values[:, target]
+
+
+def mixed_file(name: str) -> str:
+    """The file of a table with strings and missing values under the data folder."""
+    return f"mixed/{name}.csv"
+
+
+def mixed(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Features and labels of a table with strings and missing values.
+
+    Categories, and what fills missing values, are learned from the inputs of all rows.
+    """
+    target, unused = MIXED[name]
+    frame = read_table(folder / mixed_file(name)).drop(columns=[*unused])
+    frame = frame[frame[target].notna()]
+    learned = learn([frame], target, missing="impute", task="classification")
+    return learned.columns.features(frame), learned.columns.targets(frame)
 
 
 def year(folder: Path) -> tuple[np.ndarray, np.ndarray, Splits]:
