@@ -48,6 +48,7 @@ from ._models import fit_to_parts, written
 from .plots import Figure, legend_below, new_figure
 from .settings import arguments, flat
 
+PLAN = ("tables", "candidates")
 CLIP = 1.0  # nats that one table may contribute
 MARGIN = 0.05  # nats that a level candidate may lose
 FASTER = 0.8  # of the seconds of the default
@@ -66,8 +67,8 @@ class Config:
 
     Parameters
     ----------
-    tables
-        Tables that are used, of those of the study; empty for all.
+    tables, candidates
+        Those that are used, of all of the study; empty for all.
     train_rows, held_rows
         Maximum numbers of rows of a split.
     held_out
@@ -77,6 +78,7 @@ class Config:
     """
 
     tables: tuple[str, ...] = ()
+    candidates: tuple[str, ...] = ()
     splits: int = 2
     train_rows: int = 2_000
     held_rows: int = 4_000
@@ -201,6 +203,7 @@ class Study:
             for name in of.tables
             if not config.tables or name in config.tables
             for candidate in of.candidates
+            if not config.candidates or candidate in config.candidates
         }
 
     def settings_of(self, config: Config, part: str) -> dict[str, Any]:
@@ -208,7 +211,7 @@ class Study:
         group, _, candidate = part.split("/")
         model = self.model(config, group, candidate, 0, 0)
         given = written(flat(model.get_params(deep=False)))
-        return settings_without(config, "tables", "trial") | {"given": given}
+        return settings_without(config, *PLAN, "trial") | {"given": given}
 
     def data_files(self, config: Config) -> tuple[str, ...]:
         """The tables."""

@@ -1,7 +1,7 @@
 """farrier's own recipes on the regression tables: parts, scores, tables, claims.
 
 A recipe says how an estimator is made for a table of so many rows. It is one for all
-tables, and was chosen on their training parts alone (`choose.py`).
+tables. Settings are chosen on other tables (`choose.py`).
 """
 
 from collections.abc import Callable

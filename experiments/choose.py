@@ -119,6 +119,11 @@ STUDY = Study(
 )
 
 FULL = Config()
-SMOKE = Config(tables=("712_chscase_geyser1", "503_wind"), train_rows=200, trial=TRIAL)
+SMOKE = Config(
+    tables=("503_wind",),
+    candidates=("default", "horseshoe b=1"),
+    train_rows=200,
+    trial=TRIAL,
+)
 parts, settings_of, data_files = STUDY.parts, STUDY.settings_of, STUDY.data_files
 table, claims, render = STUDY.table, STUDY.claims, STUDY.render

@@ -104,6 +104,11 @@ STUDY = Study(
 )
 
 FULL = Config()
-SMOKE = Config(tables=("australian", "CreditCard"), train_rows=200, trial=TRIAL)
+SMOKE = Config(
+    tables=("CreditCard",),
+    candidates=("default", "gelu"),
+    train_rows=200,
+    trial=TRIAL,
+)
 parts, settings_of, data_files = STUDY.parts, STUDY.settings_of, STUDY.data_files
 table, claims, render = STUDY.table, STUDY.claims, STUDY.render

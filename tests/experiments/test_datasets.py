@@ -14,6 +14,7 @@ from scipy import stats
 from experiments import datasets
 from experiments.datasets import (
     covtype,
+    mixed,
     mnist,
     natops6,
     pmlb,
@@ -102,6 +103,28 @@ def write_pmlb(folder, part, name, lines):
     place.mkdir(exist_ok=True)
     text = "\n".join("\t".join(map(str, line)) for line in lines)
     (place / f"{name}.tsv.gz").write_bytes(gzip.compress(text.encode()))
+
+
+def test_mixed_tables_are_encoded_and_their_target_is_not_an_input(tmp_path):
+    """Strings become indicators, and a missing number its median and a mark."""
+    (tmp_path / "mixed").mkdir()
+    lines = ["rownames,card,reports,share,expenditure,owner", "1,yes,1,0.5,70,no"]
+    lines += ["2,no,3,0,0,rent", "3,yes,NA,0.2,50,yes", "4,no,5,0,0,no"]
+    (tmp_path / "mixed" / "CreditCard.csv").write_text("\n".join(lines))
+    X, y = mixed("CreditCard", tmp_path)
+    assert y.tolist() == ["yes", "no", "yes", "no"]
+    columns = {tuple(column) for column in X.T}
+    assert (1, 3, 3, 5) in columns
+    assert (0, 0, 1, 0) in columns
+    unused = {(1, 2, 3, 4), (0.5, 0, 0.2, 0), (70, 0, 50, 0)}
+    assert not (unused | {(1, 0, 1, 0), (0, 1, 0, 1)}) & columns
+
+
+def test_mixed_tables_have_their_rows(shared_data):
+    X, y = mixed("credit_data", shared_data)
+    assert len(X) == 4454
+    assert np.isfinite(X).all()
+    assert np.unique(y, return_counts=True)[1].tolist() == [1254, 3200]
 
 
 def test_pmlb_tables_are_read_by_the_name_of_their_target(tmp_path):

@@ -8,17 +8,14 @@ import pytest
 from scipy import integrate, stats
 
 from experiments import (
-    _models,
     _recipes,
-    choose,
     datasets,
     uci_default,
     uci_refined,
 )
 from experiments._harness import where
 from experiments.published import HORSESHOE, SPLITS, VMG_ORIGINAL
-from experiments.settings import flat
-from farrier import Mclmc, TrainingWarning
+from farrier import Mclmc
 
 
 def made_rows(name, rmse, density, coverage=0.9, **more):
@@ -160,142 +157,6 @@ def test_table_has_both_published_columns():
     assert "| both | both |" in yacht
     assert "| 1.20 | 30 | 3 |" in yacht
     assert set(_recipes.render(rows)) == {"recipe"}
-
-
-# -- how a recipe is chosen ------------------------------------------------------------
-
-
-def chosen_rows(gains, sets=("yacht", "boston")):
-    rows = []
-    for candidate, gain in gains.items():
-        for name in sets:
-            row = {"set": name, "candidate": candidate, "rmse": 1.0}
-            row |= {"log_density": -1.0 + gain, "seconds": 1.0}
-            rows += [row | {"split": split} for split in range(2)]
-    return rows
-
-
-def best(rows, *, sampled=True, many_rows=False):
-    return choose.winner(rows, sampled=sampled, many_rows=many_rows)
-
-
-def test_the_best_mean_gain_over_the_plain_fit_wins():
-    rows = chosen_rows({choose.PLAIN: 0.0, "20 nodes": 0.2, "50 nodes": 0.3})
-    assert best(rows) == "50 nodes"
-    assert best(rows, sampled=False) == choose.PLAIN
-    assert best(rows, many_rows=True) == "not known yet"
-    assert choose.gains(rows)["20 nodes"]["yacht"] == pytest.approx(0.2)
-    assert "| few | sampled | 50 nodes | 20 nodes +0.200, 50" in choose.table(rows)
-    assert choose.claims(rows)[0].verdict == "holds"
-    assert set(choose.render(rows)) == {"variational", "sampled"}
-
-
-@pytest.mark.parametrize(("gain", "wins"), [(0.01, 1), (-0.01, 0)])
-def test_the_final_is_won_by_the_mean_gain_over_its_sets(gain, wins):
-    """Its rows are not among those of the trials, whose figures stay as they were."""
-    rows = chosen_rows({choose.PLAIN: 0.0, choose.NARROW: 0.5})
-    before, after = choose.FINALISTS
-    finals = chosen_rows({before: 0.0, after: gain}) + chosen_rows(
-        {before: 0.0, after: 2 * gain}, sets=("wine",)
-    )
-    text = choose.table(rows + [row | {"final": True} for row in finals])
-    assert f"{4 / 3 * gain:+.4f} nats; the winner is: {choose.FINALISTS[wins]}." in text
-    assert f"| wine | 2 | {2 * gain:+.4f} ± 0.0000 | -1.0000 |" in text
-    assert choose.means_of(rows) in text
-
-
-def test_a_gain_is_by_both_scores():
-    """A tenth of the error more costs ln 1.1 nats."""
-    rows = chosen_rows({choose.PLAIN: 0.0, "20 nodes": 0.2})
-    for row in rows:
-        if row["candidate"] == "20 nodes":
-            row["rmse"] = 1.1
-    assert choose.gains(rows)["20 nodes"]["yacht"] == pytest.approx(0.2 - np.log(1.1))
-
-
-def test_tables_of_many_rows_have_a_winner_of_their_own():
-    rows = chosen_rows({choose.PLAIN: 0.0, "50 nodes": 0.1})
-    rows += chosen_rows({choose.PLAIN: 0.0, "short chains": 0.1}, sets=("power",))
-    assert best(rows) == "50 nodes"
-    assert best(rows, many_rows=True) == "short chains"
-
-
-def test_parts_are_those_that_make_sense(tmp_path):
-    names = [*choose.parts(choose.FULL, tmp_path)]
-    assert "power/6,000 steps" in names
-    assert "power/50 nodes" not in names
-    assert "yacht/50 nodes" in names
-    assert "yacht/6,000 steps" not in names
-    assert f"yacht/{choose.NARROW} on 20 splits" in names
-    assert f"power/{choose.NARROW} on 20 splits" not in names
-
-
-def test_candidates_that_were_removed_keep_their_rows_and_are_named(tmp_path):
-    """Those of the committed results are all offered or listed as removed."""
-    root = Path(__file__).parents[2]
-    stored = json.loads((root / "results/choose/rows.json").read_text())["parts"]
-    seen = {row["candidate"] for part in stored.values() for row in part["rows"]}
-    assert seen <= choose.CANDIDATES.keys() | choose.REMOVED.keys()
-    assert not choose.CANDIDATES.keys() & choose.REMOVED.keys()
-    offered = {part.split("/")[1] for part in choose.parts(choose.FULL, tmp_path)}
-    assert not offered & choose.REMOVED.keys()
-    rows = chosen_rows({choose.PLAIN: 0.0, "short chains": 0.1})
-    text = choose.table(rows)
-    assert text.endswith(
-        "Removed from farrier since, and not run again:\n\n- short chains\n"
-    )
-    assert "Removed" not in choose.table(rows[:4])
-
-
-def test_steps_are_cut_into_passes():
-    def passes(rows):
-        model = choose.estimator(choose.FULL, "wine", "6,000 steps", rows, 0)
-        return flat(model.get_params(deep=False))["max_iter"]
-
-    assert passes(1_000) == 6_000
-    assert passes(1_100) == 2_000
-
-
-def test_a_candidate_without_all_sets_does_not_win():
-    rows = chosen_rows({choose.PLAIN: 0.0, "20 nodes": 0.2})
-    rows += chosen_rows({"50 nodes": 0.9}, sets=("yacht",))
-    assert best(rows) == "20 nodes"
-
-
-def test_without_the_plain_fit_nothing_is_known():
-    rows = chosen_rows({"20 nodes": 0.2})
-    assert best(rows) == "not known yet"
-    assert choose.claims(rows)[0].verdict == "does not hold"
-
-
-def test_rows_set_apart_are_training_rows(shared_data, tmp_path, monkeypatch):
-    """No test row is seen, neither in a fit nor in its scores."""
-    X, _, splits = datasets.uci("yacht", shared_data)
-    seen = []
-
-    class Recorder(choose.HorseshoeRegressor):
-        def predict(self, X, *arguments, **settings):
-            seen.append(X)
-            return super().predict(X, *arguments, **settings)
-
-        def log_density(self, X, y):
-            seen.append(X)
-            return super().log_density(X, y)
-
-    def fit_to_parts(models, X, y, parts, work):
-        seen.extend(X[rows] for rows in parts)
-        _models.fit_to_parts(models, X, y, parts, work)
-
-    monkeypatch.setattr(choose, "HorseshoeRegressor", Recorder)
-    monkeypatch.setattr(choose, "fit_to_parts", fit_to_parts)
-    work = choose.Work(tmp_path, lambda share, text: None)
-    with pytest.warns(TrainingWarning, match="4 of 4 nodes"):
-        choose.fit(choose.SMOKE, shared_data, "yacht", choose.PLAIN, work)
-    assert len(seen) >= 3
-    rows = {tuple(row) for part in seen for row in part}
-    train, test = ({tuple(row) for row in X[part]} for part in splits[0])
-    assert rows <= train
-    assert not rows & (test - train)
 
 
 def test_the_readme_has_the_figures_of_the_last_run():
