@@ -368,17 +368,17 @@ class Study:
                 of = where(rows, table=name, candidate=candidate)
                 if not of:
                     continue
-                gain = candidate in gains and gains[candidate].differences.get(name)
+                of_tables = gains[candidate].differences if candidate in gains else {}
                 first = of[0]
                 line = [name, f"{first['train']} / {first['held']}", first["columns"]]
                 line += [first["copies"], candidate]
-                line += [f"{gain:+.4f}" if gain else ""]
+                line += [f"{of_tables[name]:+.4f}" if name in of_tables else ""]
                 line += [f"{mean(of, key):.4g}" for key in (*self.titles, "seconds")]
                 lines.append(line)
         return markdown(columns, lines)
 
     def render(self, rows: list[Row]) -> dict[str, Figure]:
-        """The clipped differences of each group, table by table."""
+        """The clipped differences of each group: their mean, and table by table."""
         return {
             group: self._figure(gains, group)
             for group in self.groups
@@ -387,7 +387,7 @@ class Study:
 
     def _figure(self, gains: dict[str, Gain], group: str) -> Figure:
         names = [*dict.fromkeys(n for g in gains.values() for n in g.differences)]
-        figure, axes = new_figure(1, 1, height=1.5 + 0.32 * len(names))
+        figure, axes = new_figure(1, 1, height=1.8 + 0.32 * len(names))
         ax = axes[0, 0]
         shifts = np.linspace(-0.25, 0.25, len(gains) + 2)[1:-1]
         for number, (shift, (candidate, gain)) in enumerate(
@@ -395,17 +395,19 @@ class Study:
         ):
             values = np.clip([*gain.differences.values()], -CLIP, CLIP)
             places = [names.index(name) + shift for name in gain.differences]
-            marker = "oDs^vP"[number % 6]
-            ax.plot(values, places, marker, ms=5, color=f"C{number}", label=candidate)
-        for place in range(len(names) + 1):
+            style = {"fmt": "oDs^vP"[number % 6], "ms": 5, "color": f"C{number}"}
+            ax.errorbar(values, places, label=candidate, **style)
+            ax.errorbar(gain.mean, shift - 1, xerr=np.nan_to_num(gain.error), **style)
+        for place in range(len(names)):
             ax.axhline(place - 0.5, color="0.9", lw=0.8, zorder=0)
         ax.axvline(0, color="0.6", lw=1, zorder=0)
         ax.set_xscale("symlog", linthresh=0.1)
         ax.set_xticks([-1, -0.3, -0.1, 0, 0.1, 0.3, 1])
         ax.set_xticklabels(["-1", "-0.3", "-0.1", "0", "0.1", "0.3", "1"])
         ax.set_xlim(-1.2, 1.2)
-        ax.set_yticks(range(len(names)), names, fontsize=8)
-        ax.set_ylim(len(names) - 0.5, -0.5)
+        labels = ["mean ± 2 SE", *names]
+        ax.set_yticks(range(-1, len(names)), labels, fontsize=8)
+        ax.set_ylim(len(names) - 0.5, -1.5)
         ax.set_xlabel(
             f'gain in log density over "{self.groups[group].baseline}" (nats a row, '
             "clipped at 1; linear up to 0.1)"

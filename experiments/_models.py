@@ -176,7 +176,7 @@ def fit_each(
 
 
 def fit_to_parts(
-    models: Sequence[HorseshoeRegressor],
+    models: Sequence[HorseshoeClassifier | HorseshoeRegressor],
     X: np.ndarray,
     y: np.ndarray,
     parts: Sequence[np.ndarray],

@@ -8,7 +8,6 @@ import pytest
 from experiments import _choosing, _scores, choose, choose_classes, datasets
 from experiments._choosing import Config, Group, split_rows
 from experiments._harness import Work, mark_of
-from farrier import TrainingWarning
 
 TABLES = tuple("abcdefgh")
 GROUPS = {
@@ -138,9 +137,10 @@ def test_table_and_figure():
     assert "- 1030_ERA: three quarters of its rows are copies" in text
     figure = STUDY.render(rows)["one"]
     (ax,) = figure.axes
-    assert [label.get_text() for label in ax.get_yticklabels()] == [*TABLES]
-    drawn = next(line for line in ax.lines if line.get_label() == "new")
-    np.testing.assert_allclose(drawn.get_xdata(), 0.2)
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    assert labels == ["mean ± 2 SE", *TABLES]
+    (drawn,) = (bars for bars in ax.containers if bars.get_label() == "new")
+    np.testing.assert_allclose(drawn.lines[0].get_xdata(), 0.2)
     assert STUDY.render(made_rows("default")) == {}
 
 
@@ -227,27 +227,26 @@ def test_the_first_candidate_is_what_is_shipped():
 
 def test_a_part_scores_held_out_rows_alone(tmp_path, monkeypatch):
     """The fits get the training rows, the scores the held-out rows."""
-    random = np.random.default_rng(0)
-    X = random.normal(size=(60, 2))
-    y = X[:, 0] + 0.1 * random.normal(size=60)
+    X, y = np.arange(60.0)[:, None], np.arange(60.0)
     monkeypatch.setattr(_choosing, "read_once", lambda read, name, data: (X, y))
-    seen = []
+    trained, scored = [], []
+
+    def fit_to_parts(models, X, y, parts, work):
+        trained.extend(parts)
 
     def scores(model, X, y):
-        seen.append(X)
-        return choose.scores(model, X, y)
+        np.testing.assert_array_equal(X[:, 0], y)
+        scored.append(y.astype(int))
+        return {"log_density": float(model.random_state)}
 
+    monkeypatch.setattr(_choosing, "fit_to_parts", fit_to_parts)
     study = dataclasses.replace(STUDY, scores=scores)
-    config = Config(trial=_choosing.TRIAL)
     work = Work(tmp_path, lambda share, text: None)
-    with pytest.warns(TrainingWarning, match="4 of 4 nodes"):
-        rows = study.fit(config, tmp_path, "one", "a", "default", work)
-    _, splits = split_rows(X, y, config)
-    for (_, held), given, row in zip(splits, seen, rows, strict=True):
-        np.testing.assert_array_equal(given, X[held])
+    rows = study.fit(Config(), tmp_path, "one", "a", "default", work)
+    for train, held, row in zip(trained, scored, rows, strict=True):
+        assert sorted([*train, *held]) == [*range(60)]
         assert (row["train"], row["held"], row["copies"]) == (42, 18, 0)
-        assert 0 <= row["coverage"] <= 1
-        assert row["seconds"] > 0
+    assert [row["log_density"] for row in rows] == [0.0, 1.0]
 
 
 def test_errors_are_in_units_of_the_targets(tmp_path):
