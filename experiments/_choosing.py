@@ -81,7 +81,7 @@ class Config:
     candidates: tuple[str, ...] = ()
     splits: int = 2
     train_rows: int = 2_000
-    held_rows: int = 4_000
+    held_rows: int = 2_000
     held_out: float = 0.3
     trial: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
@@ -102,12 +102,15 @@ class Group:
         none: it is the default.
     advantages
         Why a candidate would be preferred if its predictions are level.
+    splits
+        Maximum number of splits of each table.
     """
 
     tables: tuple[str, ...]
     default: Callable[[int], dict[str, Any]]
     candidates: dict[str, dict[str, Any]]
     advantages: dict[str, str] = field(default_factory=dict)
+    splits: int = 2
 
     @property
     def baseline(self) -> str:
@@ -242,6 +245,7 @@ class Study:
         """One candidate on the splits of one table."""
         X, y = read_once(self.read, name, data)
         copies, splits = split_rows(X, y, config)
+        splits = splits[: self.groups[group].splits]
         models = [
             self.model(config, group, candidate, len(train), split)
             for split, (train, _) in enumerate(splits)
@@ -349,6 +353,8 @@ class Study:
         return text + markdown(columns, lines)
 
     def _outcome(self, group: Group, candidate: str, gain: Gain) -> str:
+        if not np.isfinite(gain.error):
+            return "too few tables"
         if gain.better:
             return "better"
         if gain.level:

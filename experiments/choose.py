@@ -1,7 +1,7 @@
 """How the settings of regression are chosen: on tables that no result is scored on.
 
 Tables of PMLB, none of which is a set of `uci`, `uci-default` or `uci-refined`. On two
-random splits of each, 30 % of the rows are held out (at most 4,000) and up to 2,000
+random splits of each, 30 % of the rows are held out (at most 2,000) and up to 2,000
 others are trained on. All copies of a row are on the same side. RMSE and CRPS are in
 units of the standard deviation of the held-out targets. "Seconds" are those of a fit,
 compilation included; compare them within one run.
@@ -23,7 +23,7 @@ alone. Over the tables it has a mean and a standard error.
 
 "Better", "level" and "worse" count tables, with 0.01 nats as the limit. These counts
 and the median do not decide. Two groups: `variational`, single fits on all tables, and
-`refined`, the recipe with MCMC on tables with at most 2,000 training rows.
+`refined`, the recipe with MCMC, on one split of the tables with at most 2,000 rows.
 """
 
 import numpy as np
@@ -77,6 +77,7 @@ GROUPS = {
     "refined": Group(
         tables=SMALL,
         default=presets.refined,
+        splits=1,
         candidates={
             "refined": {},
             "refined, exact half-Cauchy": {
@@ -94,7 +95,7 @@ def scores(model: HorseshoeRegressor, X: np.ndarray, y: np.ndarray) -> Row:
     row = {
         "log_density": float(model.log_density(X, y).mean()),
         "rmse": float(np.sqrt(np.mean((model.predict(X) - y) ** 2)) / sd),
-        "crps": crps(model.sample_y(X, DRAWS), y) / sd,
+        "crps": crps(model.sample_y(X, DRAWS), y) / float(sd),
         "coverage": coverage(model, X, y, "calibrated"),
     }
     if (sampling := model.model_.sampling) is not None:

@@ -101,6 +101,7 @@ def test_a_better_log_density_does_not_outweigh_a_worse_crps():
 def test_one_table_is_no_evidence():
     rows = [r for r in default_and(made_rows("new", 0.5)) if r["table"] == "a"]
     assert STUDY.chosen(rows, "one") == "default"
+    assert "| too few tables |" in STUDY.table(rows)
 
 
 def test_a_score_that_was_infinite_loses_the_whole_of_its_table():
