@@ -61,7 +61,7 @@ class AbstractScaledPrior(AbstractPrior):
         "centred" (it describes the weights themselves).
     half_cauchy
         How the KL term of a half-Cauchy scale is computed: "collapsed" (an upper bound
-        in closed form) or "exact" (by quadrature, which gives a tighter ELBO).
+        in closed form) or "exact" (to 1e-8 nats, which gives a tighter ELBO).
     """
 
     parametrisation: str = "non-centred"
