@@ -40,6 +40,7 @@ from farrier import (
     fit_many,
     presets,
 )
+from farrier.core.posteriors import POSTERIORS
 from farrier.core.priors import PRIORS
 from farrier.core.random import box_muller, fold_in, normals, threefry
 from farrier.infer.predict import summarise
@@ -131,18 +132,21 @@ def smooth_table(rows: int, d_in: int) -> tuple[np.ndarray, np.ndarray]:
     return x, y
 
 
-def our_network(shape: str) -> Network:
-    """A horseshoe network before training."""
+def our_network(shape: str, posterior: str = "mean-field") -> Network:
+    """A horseshoe network before training, with a posterior of that name."""
     d_in, widths, d_out, rows, *_ = SHAPES[shape]
     noise = GaussianNoise() if d_out == 1 else Categorical()
     likelihood = noise.build(d_out, rows=rows)
-    return Network.create(d_in, widths, likelihood, Horseshoe(), key=jr.key(0))
+    weights = POSTERIORS[posterior]
+    return Network.create(d_in, widths, likelihood, Horseshoe(), weights, key=jr.key(0))
 
 
-def our_steps(shape: str, data: Data) -> Callable[[], jax.Array]:
+def our_steps(
+    shape: str, data: Data, posterior: str = "mean-field"
+) -> Callable[[], jax.Array]:
     """A horseshoe network that is trained on by so many steps with each call."""
     *_, steps = SHAPES[shape]
-    state = TrainState.create(our_network(shape), TrainConfig())
+    state = TrainState.create(our_network(shape, posterior), TrainConfig())
     schedule = Schedule.create(TrainConfig(steps=2**30))
 
     def run() -> jax.Array:
@@ -159,13 +163,20 @@ def step_ratio(shape: str) -> dict[str, float]:
     data = Data.create(*random_table(shape), batch_size=batch_size)
     plain = plain_steps(data, (d_in, *widths, d_out), steps)
     found = interleaved(
-        {"horseshoe": our_steps(shape, data), "plain": lambda: plain(jr.key(1))}
+        {
+            "horseshoe": our_steps(shape, data),
+            "low rank": our_steps(shape, data, "low-rank"),
+            "plain": lambda: plain(jr.key(1)),
+        }
     )
     ours, theirs = found["horseshoe"], found["plain"]
+    low_rank = found["low rank"]["median"]
     return {
         "horseshoe_ms": 1e3 * ours["median"] / steps,
+        "low_rank_ms": 1e3 * low_rank / steps,
         "plain_ms": 1e3 * theirs["median"] / steps,
         "ratio": ours["median"] / theirs["median"],
+        "low_rank_ratio": low_rank / theirs["median"],
         "compile_s": ours["first"] - ours["median"],
         "plain_compile_s": theirs["first"] - theirs["median"],
     }

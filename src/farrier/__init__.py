@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import datasets, export, presets
-    from .core.posteriors import Matrix, MeanField
+    from .core.posteriors import LowRank, Matrix, MeanField
     from .core.priors import Gaussian, Horseshoe, ScaleMixture
     from .estimators import (
         HorseshoeClassifier,
@@ -53,6 +53,7 @@ __all__ = [
     "Horseshoe",
     "HorseshoeClassifier",
     "HorseshoeRegressor",
+    "LowRank",
     "Matrix",
     "Mclmc",
     "MeanField",
@@ -98,6 +99,7 @@ _HOMES = {
     "HorseshoeRegressor": ".estimators",
     "Matrix": ".core.posteriors",
     "Mclmc": ".infer.sample.settings",
+    "LowRank": ".core.posteriors",
     "MeanField": ".core.posteriors",
     "Nodes": ".infer.nodes",
     "NodesDisplay": ".views.displays",

@@ -10,7 +10,12 @@ from farrier.core.weights import MeanFieldWeights
 
 
 @pytest.mark.parametrize(
-    ("name", "form"), [("mean-field", MeanFieldWeights), ("matrix", MatrixWeights)]
+    ("name", "form"),
+    [
+        ("mean-field", MeanFieldWeights),
+        ("low-rank", MeanFieldWeights),
+        ("matrix", MatrixWeights),
+    ],
 )
 def test_a_name_stands_for_its_weights(getkey, name, form):
     """With the sd of the locations and the sd asked for (F1), (V1)."""

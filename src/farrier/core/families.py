@@ -8,16 +8,39 @@ has mean a / b.
 
 import math
 from collections.abc import Callable
+from typing import Any, Self
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax import lax
 from jax.scipy.special import digamma, gammaln
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 POINTS = 24  # of the quadrature over a log-normal distribution
+
+
+def taken(
+    array: Any, mask: Bool[np.ndarray, " entries"] | None, *, axis: int = 0
+) -> Any:
+    """The entries of `array` where the mask is true along one axis.
+
+    The array belongs to JAX or NumPy, and so does the result. None stays None: trees of
+    gradients and of optimiser states have no array there.
+    """
+    if array is None or mask is None:
+        return array
+    return array[(slice(None),) * axis + (mask,)]
+
+
+def with_fixed_rows(
+    array: Float[Array, "nodes ..."], fixed: Bool[Array, " nodes"]
+) -> Float[Array, "nodes ..."]:
+    """The same values, without a gradient in the rows that are fixed."""
+    rows = fixed.reshape(-1, *(1,) * (array.ndim - 1))
+    return jnp.where(rows, lax.stop_gradient(array), array)
 
 
 class Normal(eqx.Module):
@@ -47,6 +70,123 @@ class Normal(eqx.Module):
     def at(self, noise: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """The draw that given standard normal noise makes."""
         return self.loc + self.scale * noise
+
+    # The rest is for a matrix: the weights of a layer, nodes x inputs.
+
+    def variance_times(self, x: Float[Array, "d_in batch"]) -> Float[Array, "nodes _"]:
+        """The product of the matrix of variances and `x`."""
+        return self.variance @ x
+
+    def row_entropies(self) -> Float[Array, " nodes"]:
+        """Entropy of each row (F1)."""
+        return self.entropy().sum(1)
+
+    def row_squared_norms(self) -> Float[Array, " nodes"]:
+        """Expected squared norm of each row (F2)."""
+        return self.second_moment().sum(1)
+
+    def take(
+        self,
+        nodes: Bool[np.ndarray, " nodes"] | None,
+        inputs: Bool[np.ndarray, " d_in"] | None,
+    ) -> Self:
+        """The rows and columns whose mask entry is true."""
+        part = lambda v: taken(taken(v, nodes), inputs, axis=1)
+        return jax.tree.map(part, self)
+
+    def with_certain_zeros(self, columns: Bool[Array, " d_in"]) -> Self:
+        """The same matrix, with 0 and no variance in some columns."""
+        gone = columns[None]
+        variance = jnp.where(gone, 0, self.variance)
+        return type(self)(jnp.where(gone, 0, self.loc), 0.5 * jnp.log(variance))
+
+    def with_fixed_rows(self, fixed: Bool[Array, " nodes"]) -> Self:
+        """The same matrix, without a gradient in the rows that are fixed."""
+        return jax.tree.map(lambda v: with_fixed_rows(v, fixed), self)
+
+
+class LowRankNormal(eqx.Module):
+    """A matrix of independent normals whose variances have a low rank.
+
+        variance_ki = sum_r exp(2 row_kr + 2 column_ri)                             (K1)
+
+    Its products with a batch are two thin ones, and it has few parameters.
+    """
+
+    loc: Float[Array, "nodes d_in"]
+    log_rows: Float[Array, "nodes rank"]
+    log_columns: Float[Array, "rank d_in"]
+
+    @property
+    def _is_product(self) -> bool:
+        """Whether the rank is 1, so that logarithms of the factors add up."""
+        return self.log_rows.shape[1] == 1
+
+    @property
+    def log_scale(self) -> Float[Array, "nodes d_in"]:
+        """Logarithm of the standard deviation of each entry."""
+        if self._is_product:
+            return self.log_rows + self.log_columns
+        return 0.5 * jnp.log(jnp.exp(2 * self.log_rows) @ jnp.exp(2 * self.log_columns))
+
+    @property
+    def scale(self) -> Float[Array, "nodes d_in"]:
+        """Standard deviation of each entry."""
+        return jnp.exp(self.log_scale)
+
+    @property
+    def variance(self) -> Float[Array, "nodes d_in"]:
+        """Variance of each entry (K1)."""
+        return jnp.exp(2 * self.log_rows) @ jnp.exp(2 * self.log_columns)
+
+    def at(self, noise: Float[Array, "nodes d_in"]) -> Float[Array, "nodes d_in"]:
+        """The draw that given standard normal noise makes."""
+        return self.loc + self.scale * noise
+
+    def variance_times(self, x: Float[Array, "d_in batch"]) -> Float[Array, "nodes _"]:
+        """The product of the matrix of variances and `x` (K1)."""
+        return jnp.exp(2 * self.log_rows) @ (jnp.exp(2 * self.log_columns) @ x)
+
+    def row_entropies(self) -> Float[Array, " nodes"]:
+        """Entropy of each row (F1); at rank 1, sums of rows and columns (K2)."""
+        n = self.loc.shape[1]
+        constant = 0.5 * n * math.log(2 * math.pi * math.e)
+        if self._is_product:
+            return constant + n * self.log_rows[:, 0] + self.log_columns.sum()
+        return constant + self.log_scale.sum(1)
+
+    def row_squared_norms(self) -> Float[Array, " nodes"]:
+        """Expected squared norm of each row (F2)."""
+        ones = jnp.ones((self.loc.shape[1], 1))
+        return (self.loc**2).sum(1) + self.variance_times(ones)[:, 0]
+
+    def take(
+        self,
+        nodes: Bool[np.ndarray, " nodes"] | None,
+        inputs: Bool[np.ndarray, " d_in"] | None,
+    ) -> Self:
+        """The rows and columns whose mask entry is true."""
+        parts = (
+            taken(taken(self.loc, nodes), inputs, axis=1),
+            taken(self.log_rows, nodes),
+            taken(self.log_columns, inputs, axis=1),
+        )
+        where = lambda q: (q.loc, q.log_rows, q.log_columns)
+        return eqx.tree_at(where, self, parts, is_leaf=lambda leaf: leaf is None)
+
+    def with_certain_zeros(self, columns: Bool[Array, " d_in"]) -> Self:
+        """The same matrix, with 0 and no variance in some columns."""
+        gone = columns[None]
+        log_columns = jnp.where(gone, -jnp.inf, self.log_columns)
+        return type(self)(jnp.where(gone, 0, self.loc), self.log_rows, log_columns)
+
+    def with_fixed_rows(self, fixed: Bool[Array, " nodes"]) -> Self:
+        """The same matrix, without a gradient in the rows that are fixed.
+
+        The columns of the variances belong to all rows and keep their gradients.
+        """
+        loc, log_rows = (with_fixed_rows(v, fixed) for v in (self.loc, self.log_rows))
+        return type(self)(loc, log_rows, self.log_columns)
 
 
 class LogNormal(eqx.Module):

@@ -19,8 +19,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from .families import taken, with_fixed_rows
 from .random import normals, start_noise
-from .weights import AbstractWeights, Fold, taken, with_fixed_rows
+from .weights import AbstractWeights, Fold
 
 JITTER = 1e-4  # e_p as a share of x_p . R x_p: float32 stays stable under it
 PSEUDO_SIZE = 0.01  # pseudo-inputs start between plus and minus this

@@ -45,6 +45,35 @@ class MeanField(AbstractWeightPosterior):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LowRank(AbstractWeightPosterior):
+    """Independent normals whose variances have a low rank over nodes and inputs.
+
+    A training step needs about half of the multiplications of a mean-field posterior
+    with free variances; Swiatkowski et al. (2020).
+
+    Parameters
+    ----------
+    rank
+        Rank of the matrix of variances in each layer. At 1 the variance of a weight is
+        a number of its node times a number of its input.
+    """
+
+    name: ClassVar[str] = "low-rank"
+    rank: int = 1
+
+    def __post_init__(self) -> None:
+        if self.rank < 1:
+            raise ValueError(f"`rank` must be at least 1, got {self.rank!r}.")
+
+    def weights(
+        self, d_in: int, nodes: int, *, sd: float, start_sd: float, key: PRNGKeyArray
+    ) -> MeanFieldWeights:
+        """Independent normal weights with variances of this rank."""
+        sizes = {"sd": sd, "start_sd": start_sd, "rank": int(self.rank)}
+        return MeanFieldWeights.create(d_in, nodes, **sizes, key=key)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Matrix(AbstractWeightPosterior):
     """A matrix normal conditioned on pseudo-data; Louizos & Welling (2016).
 
@@ -89,5 +118,6 @@ class Matrix(AbstractWeightPosterior):
 
 POSTERIORS: dict[str, AbstractWeightPosterior] = {
     "mean-field": MeanField(),
+    "low-rank": LowRank(),
     "matrix": Matrix(),
 }

@@ -6,18 +6,19 @@ moves the weights of inputs that leave into those that stay (C1).
 
 import abc
 import math
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from .families import Normal
-from .random import normals, start_noise
+from .families import LowRankNormal, Normal, taken, with_fixed_rows
+from .random import fold_in, normals, start_noise
+
+UNEQUAL = 0.1  # sd of the logarithms of the factors of variances, at the start
 
 
 class Fold(eqx.Module):
@@ -32,27 +33,6 @@ class Fold(eqx.Module):
     slopes: Float[Array, "d_in d_in"]  # rows: inputs that stay; columns: removed ones
     mean: Float[Array, " d_in"]
     variance: Float[Array, " d_in"]
-
-
-def taken(
-    array: Any, mask: Bool[np.ndarray, " entries"] | None, *, axis: int = 0
-) -> Any:
-    """The entries of `array` where the mask is true along one axis.
-
-    The array belongs to JAX or NumPy, and so does the result. None stays None: trees of
-    gradients and of optimiser states have no array there.
-    """
-    if array is None or mask is None:
-        return array
-    return array[(slice(None),) * axis + (mask,)]
-
-
-def with_fixed_rows(
-    array: Float[Array, "nodes ..."], fixed: Bool[Array, " nodes"]
-) -> Float[Array, "nodes ..."]:
-    """The same values, without a gradient in the rows that are fixed."""
-    rows = fixed.reshape(-1, *(1,) * (array.ndim - 1))
-    return jnp.where(rows, lax.stop_gradient(array), array)
 
 
 class AbstractWeights(eqx.Module):
@@ -153,8 +133,25 @@ def weight_noise(
     return kernel, bias[0]
 
 
+def _low_rank(
+    loc: Float[Array, "nodes d_in"], sd: float, rank: int, *, key: PRNGKeyArray
+) -> LowRankNormal:
+    """Variances of sd^2, in equal shares from factors that are not quite equal.
+
+    Equal factors would have equal gradients and stay equal.
+    """
+    nodes, d_in = loc.shape
+    log_rows = jnp.full((nodes, rank), math.log(sd) - 0.5 * math.log(rank), float)
+    log_columns = jnp.zeros((rank, d_in))
+    if rank > 1:
+        log_columns = log_columns + UNEQUAL * start_noise((rank, d_in), key=key)
+    return LowRankNormal(loc, log_rows, log_columns)
+
+
 class MeanFieldWeights(AbstractWeights):
     """Independent normal distributions of all weights and biases.
+
+    Their variances are free, or have a low rank over nodes and inputs (K1).
 
     Row k of the kernel holds the weights into node k, because the gradient of a small
     layer then comes out of its matrix product in the faster order.
@@ -162,21 +159,37 @@ class MeanFieldWeights(AbstractWeights):
 
     can_fold: ClassVar[bool] = True
 
-    kernel: Normal  # nodes x d_in
+    kernel: Normal | LowRankNormal  # nodes x d_in
     bias: Normal  # nodes
 
     @classmethod
     def create(
-        cls, d_in: int, nodes: int, *, sd: float, start_sd: float, key: PRNGKeyArray
+        cls,
+        d_in: int,
+        nodes: int,
+        *,
+        sd: float,
+        start_sd: float,
+        rank: int | None = None,
+        key: PRNGKeyArray,
     ) -> Self:
-        """Locations drawn from N(0, start_sd^2); posterior sd the same for all."""
+        """Locations drawn from N(0, start_sd^2); posterior sd the same for all.
+
+        Parameters
+        ----------
+        rank
+            Of the variances of the kernel; None for a free variance for each weight.
+        """
 
         def normal(key: PRNGKeyArray, *shape: int) -> Normal:
             log_sd = jnp.asarray(np.full(shape, math.log(sd)), float)
             return Normal(start_sd * start_noise(shape, key=key), log_sd)
 
         key_kernel, key_bias = jr.split(key)
-        return cls(normal(key_kernel, nodes, d_in), normal(key_bias, nodes))
+        kernel = normal(key_kernel, nodes, d_in)
+        if rank is not None:
+            kernel = _low_rank(kernel.loc, sd, rank, key=fold_in(key_kernel, 1))
+        return cls(kernel, normal(key_bias, nodes))
 
     @property
     def fan_in(self) -> int:
@@ -191,10 +204,10 @@ class MeanFieldWeights(AbstractWeights):
     def moments(
         self, x: Float[Array, "d_in batch"], *, key: PRNGKeyArray
     ) -> tuple[Float[Array, "nodes batch"], Float[Array, "nodes batch"]]:
-        """Mean and variance of w_k . [x, 1]: two matrix products."""
+        """Mean and variance of w_k . [x, 1]."""
         del key
         mean = self.kernel.loc @ x + self.bias.loc[:, None]
-        variance = self.kernel.variance @ x**2 + self.bias.variance[:, None]
+        variance = self.kernel.variance_times(x**2) + self.bias.variance[:, None]
         return mean, variance
 
     def sample(
@@ -218,11 +231,11 @@ class MeanFieldWeights(AbstractWeights):
 
     def squared_norm(self) -> Float[Array, " nodes"]:
         """E|w_k|^2 (F2)."""
-        return self.kernel.second_moment().sum(1) + self.bias.second_moment()
+        return self.kernel.row_squared_norms() + self.bias.second_moment()
 
     def entropy(self) -> Float[Array, " nodes"]:
         """Sum of the entropies (F1)."""
-        return self.kernel.entropy().sum(1) + self.bias.entropy()
+        return self.kernel.row_entropies() + self.bias.entropy()
 
     def extra_kl(self) -> Float[Array, ""]:
         """0: the weights are the only random variables."""
@@ -235,10 +248,9 @@ class MeanFieldWeights(AbstractWeights):
         inputs: Bool[np.ndarray, " d_in"] | None = None,
     ) -> Self:
         """The weights of the nodes and inputs whose mask entry is true."""
-        kernel = jax.tree.map(
-            lambda v: taken(taken(v, nodes), inputs, axis=1), self.kernel
-        )
-        return type(self)(kernel, jax.tree.map(lambda v: taken(v, nodes), self.bias))
+        bias = jax.tree.map(lambda v: taken(v, nodes), self.bias)
+        smaller = (self.kernel.take(nodes, inputs), bias)
+        return eqx.tree_at(lambda w: (w.kernel, w.bias), self, smaller)
 
     def folded(self, fold: Fold) -> Self:
         """The weights with those of removed inputs folded into the others (C1).
@@ -251,14 +263,12 @@ class MeanFieldWeights(AbstractWeights):
         bias_loc = self.bias.loc + loc @ fold.constant
         bias_variance = self.bias.variance + variance @ fold.mean**2
         bias_variance = bias_variance + (loc**2 + variance) @ fold.variance
-        gone = fold.gone[None]
-        loc = jnp.where(gone, 0, loc + loc @ fold.slopes.T)
-        variance = jnp.where(gone, 0, variance)
-        joined = jnp.concatenate([variance, bias_variance[:, None]], 1)
-        log_scale = 0.5 * jnp.log(joined)
-        kernel = Normal(loc, log_scale[:, :-1])
-        return type(self)(kernel, Normal(bias_loc, log_scale[:, -1]))
+        moved = eqx.tree_at(lambda q: q.loc, self.kernel, loc + loc @ fold.slopes.T)
+        bias = Normal(bias_loc, 0.5 * jnp.log(bias_variance))
+        return type(self)(moved.with_certain_zeros(fold.gone), bias)
 
     def with_fixed_nodes(self, fixed: Bool[Array, " nodes"]) -> Self:
         """The same weights, without a gradient at the nodes that are fixed."""
-        return jax.tree.map(lambda v: with_fixed_rows(v, fixed), self)
+        kernel = self.kernel.with_fixed_rows(fixed)
+        bias = jax.tree.map(lambda v: with_fixed_rows(v, fixed), self.bias)
+        return type(self)(kernel, bias)

@@ -50,10 +50,11 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         "regularised-horseshoe", "gaussian", "scale-mixture", or an object such as
         `Horseshoe(node_scale=0.1)`. `Horseshoe(columns=True)` gives each column a scale
         too, so that columns that are not needed are switched off.
-    posterior : {"mean-field", "matrix"} or object, default="mean-field"
-        Variational posterior of the weights: independent normals, or a matrix normal
-        with pseudo-data (Louizos & Welling 2016). With "matrix", `compact` keeps all
-        nodes.
+    posterior : {"mean-field", "low-rank", "matrix"} or object, default="mean-field"
+        Variational posterior of the weights: independent normals; independent normals
+        whose variances have rank 1, with faster steps (`LowRank(rank=2)` for another
+        rank); or a matrix normal with pseudo-data (Louizos & Welling 2016), with which
+        `compact` keeps all nodes.
     likelihood : {"heteroscedastic", "gaussian"} or object, default="heteroscedastic"
         Noise that depends on the inputs where the data ask for it, or noise of one
         variance; or an object such as `GaussianNoise(shape=6, rate=6)` with another

@@ -21,13 +21,13 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from ..core.families import Conditional
+from ..core.families import Conditional, taken
 from ..core.forms import AbstractParametrisation
 from ..core.posteriors import AbstractWeightPosterior
 from ..core.priors import AbstractPrior
 from ..core.random import fold_in, normals
 from ..core.scales import Scale
-from ..core.weights import AbstractWeights, taken
+from ..core.weights import AbstractWeights
 
 MORE = 2**31  # number of the key for auxiliary variables of the weight posterior
 INITIAL_SD = 0.01  # of beta: 0.1 prunes nodes before they have learned anything
