@@ -1,7 +1,9 @@
 """Which experiments there are, and how long each takes; found without importing any."""
 
 import ast
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 NAMES = ("cubic", "structure", "ablation", "uci", "gestures", "mnist")
 NAMES += (
@@ -22,6 +24,15 @@ RECIPES = ("default", "refined")  # on the tables of `uci`: uci-default, uci-ref
 def module_name(name: str) -> str:
     """The file of an experiment, without its ending."""
     return name.replace("-", "_")
+
+
+def known(name: str) -> ModuleType:
+    """The experiment of this name, which is imported."""
+    if name not in NAMES:
+        raise ValueError(
+            f"There is no experiment {name!r}. There are {', '.join(NAMES)}, and `all`."
+        )
+    return import_module(f"{__package__}.{module_name(name)}")
 
 
 def hours() -> dict[str, str]:

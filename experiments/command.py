@@ -26,7 +26,9 @@ class WithHours(Command):
 def reproduce(
     name: Annotated[
         str,
-        typer.Argument(help="Name of an experiment (listed below), `all`, or `list`."),
+        typer.Argument(
+            help="Name of an experiment (listed below), `all`, `list` or `status`."
+        ),
     ],
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Tiny settings, to check that it runs.")
@@ -54,6 +56,16 @@ def reproduce(
             help="Only parts whose names contain this; may be repeated.",
         ),
     ] = None,
+    stale: Annotated[
+        bool,
+        typer.Option("--stale", help="Also run parts again that earlier code made."),
+    ] = False,
+    render: Annotated[
+        bool,
+        typer.Option(
+            "--render", help="Only write figures and tables again, from the rows."
+        ),
+    ] = False,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -66,6 +78,8 @@ def reproduce(
     """Make figures and tables again, with our numbers beside the published ones.
 
     A stopped run resumes where it stopped; finished parts are not computed again.
+    `status` counts the parts that are finished, stale (made by earlier code) and
+    waiting.
     """
     from ._names import NAMES, RECIPES, hours
 
@@ -79,7 +93,7 @@ def reproduce(
                 f"--recipe needs uci and one of {[*RECIPES]}, got {recipe!r}."
             )
         name = f"uci-{recipe}"
-    if name not in (*NAMES, "all"):
+    if name not in (*NAMES, "all", "status"):
         raise typer.BadParameter(
             f"There is no experiment {name!r}. There are {', '.join(NAMES)}, and `all`."
         )
@@ -87,24 +101,51 @@ def reproduce(
         raise typer.BadParameter("Give --smoke or --short, not both.")
     if only and name == "all":
         raise typer.BadParameter("--only needs the name of one experiment, not `all`.")
+    if render and (stale or only):
+        raise typer.BadParameter("--render runs no part: leave out --stale and --only.")
     kind = "smoke" if smoke else "short" if short else "full"
     output = output or Path("results-smoke" if smoke else "results")
     if output.exists() and not output.is_dir():
         raise typer.BadParameter(f"{str(output)!r} is a file; a folder is needed.")
-    for each in NAMES if name == "all" else (name,):
-        _reproduce_one(each, kind, output, data, only or [])
+    names = NAMES if name == "all" else (name,)
+    if name == "status":
+        _show_status(output)
+    elif render:
+        _render(names, output)
+    else:
+        for each in names:
+            _reproduce_one(each, kind, output, data, only or [], stale)
+
+
+def _show_status(output: Path) -> None:
+    from ._results import status
+
+    typer.echo(status(output))
+
+
+def _render(names: tuple[str, ...], output: Path) -> None:
+    from ._harness import Refused
+    from ._results import render_into
+
+    try:
+        for each in render_into(output, names):
+            typer.echo(f"Written: {output / each}")
+    except Refused as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def _reproduce_one(
-    name: str, kind: str, output: Path, data: Path | None, only: list[str]
+    name: str, kind: str, output: Path, data: Path | None, only: list[str], stale: bool
 ) -> None:
     from farrier.console import progress
 
-    from ._harness import PERCENT, Refused, reproduce_into
+    from ._harness import PERCENT, Refused
+    from ._results import reproduce_into
 
+    asked: dict[str, Any] = {"only": only, "stale": stale}
     try:
         with progress(name, PERCENT) as report:
-            table = reproduce_into(output, name, kind, data, report, only=only)
+            table = reproduce_into(output, name, kind, data, report, **asked)
     except KeyboardInterrupt:
         typer.echo("Stopped. The same command resumes from here.", err=True)
         raise typer.Exit(STOPPED) from None
