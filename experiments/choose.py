@@ -67,6 +67,7 @@ GROUPS = {
             "homoscedastic noise": {"likelihood": "gaussian"},
             "relu": {"activation": "relu"},
             "3 restarts": {"n_restarts": 3},
+            "low rank": {"posterior": "low-rank"},
         },
         advantages={
             "exact half-Cauchy": TIGHTER,

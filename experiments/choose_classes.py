@@ -86,6 +86,7 @@ STUDY = Study(
                 "exact half-Cauchy": {"prior": Horseshoe(half_cauchy="exact")},
                 "narrow horseshoe": {"prior": "narrow-horseshoe"},
                 "gelu": {"activation": "gelu"},
+                "low rank": {"posterior": "low-rank"},
             },
             advantages={"exact half-Cauchy": "its ELBO is comparable between widths"},
         )
