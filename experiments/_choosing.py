@@ -214,7 +214,9 @@ class Study:
         group, _, candidate = part.split("/")
         model = self.model(config, group, candidate, 0, 0)
         given = written(flat(model.get_params(deep=False)))
-        return settings_without(config, *PLAN, "trial") | {"given": given}
+        splits = min(config.splits, self.groups[group].splits)
+        changed = {"given": given, "splits": splits}
+        return settings_without(config, *PLAN, "trial") | changed
 
     def data_files(self, config: Config) -> tuple[str, ...]:
         """The tables."""

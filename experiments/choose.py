@@ -35,7 +35,7 @@ from ._choosing import TRIAL, Config, Group, Study
 from ._harness import Row
 from ._scores import coverage, crps
 
-HOURS = "about 25 minutes on 2 cores"
+HOURS = "about 40 minutes on 2 cores"
 DRAWS = 400  # of targets, for the CRPS
 # All of at most 2,000 rows.
 SMALL = ("595_fri_c0_1000_10", "589_fri_c2_1000_25", "666_rmftsa_ladata")

@@ -39,7 +39,7 @@ from ._choosing import TRIAL, Config, Group, Study, Table
 from ._harness import Row
 from ._scores import brier, calibration_error
 
-HOURS = "about 15 minutes on 2 cores"
+HOURS = "about 20 minutes on 2 cores"
 PMLB = ("ann_thyroid", "australian", "car", "churn", "cmc", "connect_4", "credit_g")
 PMLB += ("led24", "mfeat_factors", "mushroom", "optdigits", "page_blocks", "pendigits")
 PMLB += ("phoneme", "ring", "segmentation", "splice", "texture", "twonorm")
