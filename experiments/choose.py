@@ -65,8 +65,6 @@ GROUPS = {
             },
             "horseshoe b=1": {"prior": "horseshoe"},
             "homoscedastic noise": {"likelihood": "gaussian"},
-            "relu": {"activation": "relu"},
-            "3 restarts": {"n_restarts": 3},
             "low rank": {"posterior": "low-rank"},
         },
         advantages={
