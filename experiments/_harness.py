@@ -315,7 +315,7 @@ def _commits(parts: dict[str, Row]) -> str:
     by_commit: dict[str, list[str]] = {}
     for part, made in parts.items():
         by_commit.setdefault(commit_text(made["commit"]), []).append(part)
-    return "".join(f"- {text}: {', '.join(p)}\n" for text, p in by_commit.items())
+    return "".join(f"- {text}: {'; '.join(p)}\n" for text, p in by_commit.items())
 
 
 def _notes(command: str, state: Standing, skipped: dict[str, str]) -> str:

@@ -162,8 +162,6 @@ def changed(tmp_path, monkeypatch):
     ],
 )
 def test_a_change_that_may_change_a_number_counts(changed, file, old, new):
-    # Of what only `SETTINGS` and `register` do not reach, one must count: both are
-    # run at import.
     assert changed(file, old, new)
 
 
@@ -238,6 +236,7 @@ def test_the_words_of_every_experiment_do_not_count(name):
     assert not {m for m, _ in reached if m.startswith("farrier.cli")}
 
 
+@pytest.mark.slow
 def test_all_functions_that_run_are_among_those_that_count(tmp_path):
     """The interpreter tells which functions a part calls."""
     name, config = "structure", known("structure").SMOKE

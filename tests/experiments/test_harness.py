@@ -311,7 +311,7 @@ def test_parts_of_earlier_code_are_kept_and_shown_and_run_when_asked(
     assert (tmp_path / "rows.json").read_text() == before
     assert "2 parts were made by earlier code" in text
     assert "`python -m experiments cubic --stale`" in text
-    assert re.search(r"- (commit \w{7}|unknown commit).*: one, two/b\n", text)
+    assert re.search(r"- (commit \w{7}|unknown commit).*: one; two/b\n", text)
     text = reproduce(tmp_path, only=["two"], stale=True)
     assert experiment.ran == ["one", "two/b", "two/b"]
     assert "1 part was made by earlier code" in text
@@ -448,11 +448,11 @@ def test_the_table_tells_of_commits_that_are_gone(experiment, tmp_path, monkeypa
     monkeypatch.setattr(harness, "is_lost", lambda commit: True)
     monkeypatch.setattr(harness, "commit_text", lambda commit: "commit that is gone")
     text = reproduce(tmp_path)
-    assert "Made by the present code:\n\n- commit that is gone: one, two/b\n" in text
+    assert "Made by the present code:\n\n- commit that is gone: one; two/b\n" in text
     experiment.code = "second"
     text = reproduce(tmp_path)
     assert "present code" not in text
-    assert "`.\n\n- commit that is gone: one, two/b\n" in text
+    assert "`.\n\n- commit that is gone: one; two/b\n" in text
 
 
 def test_progress_goes_from_nothing_to_all_and_never_back(experiment, tmp_path):
@@ -526,6 +526,11 @@ def test_counts_are_on_top(experiment, tmp_path):
     assert "0 finished, 2 stale (made by earlier code), 2 waiting" in text
     assert re.search(r"- \[uci\].*: 1 of 1 parts made by earlier code, \w+", text)
     assert "| [uci](uci/table.md) (stale) | It works | see | holds |\n" in text
+    experiment.FULL = dataclasses.replace(FULL, parts=("two/b",))
+    _results.write_claims(tmp_path)
+    text = (tmp_path / "README.md").read_text()
+    assert "0 stale (made by earlier code), 2 waiting; 2 no longer offered" in text
+    assert "| [uci](uci/table.md) (waiting) | It works | see | holds |\n" in text
 
 
 def test_a_worse_number_is_shown_with_its_errors(experiment, tmp_path):
