@@ -19,8 +19,8 @@ It may have
                         what one part depends on; else all settings but those of PLAN
     IN_SETTINGS         names of tables whose values `settings_of` has for each part
 
-A part takes a `Work`, which has the rows of the parts that are finished, and returns
-plain rows. `render`, `table`, `claims` and `cells` see rows alone, each with the name
+A part takes a `Work`, which has the rows of the parts before it, and returns plain
+rows. `render`, `table`, `claims` and `cells` see rows alone, each with the name
 of its part and the warnings of it, and are also called when some parts are still to
 come. What these functions do does not count as code of the rows (`_code`).
 """
@@ -146,7 +146,7 @@ class Work:
 
     folder: Path  # deleted when the part is finished
     report: Callable[[float, str], None]  # share of the part that is done, and a text
-    rows: Sequence[Row] = ()  # of the parts that are finished
+    rows: Sequence[Row] = ()  # of the parts before this one that are finished
 
     def note(self, text: str) -> None:
         """Say what is being done, where no share of it is known."""
@@ -237,12 +237,12 @@ def reproduce(
         mark = f"{marks[part][:8]}-{code[:8]}"
         private = folder / "unfinished" / f"{_file_name(part)}-{mark}"
         private.mkdir(parents=True, exist_ok=True)
-        others = now()
-        given = Rows(rows_of(others.usable))
+        state, first = now(), {*list(parts)[: list(parts).index(part)]}
+        given = Rows(rows_of({p: state.usable[p] for p in state.usable if p in first}))
         try:
             about, rows = _run(parts[part], Work(private, show, given))
             # What is made of stale rows is stale itself.
-            is_fresh = not (given.were_read and others.stale)
+            is_fresh = not (given.were_read and first & state.stale.keys())
             about |= {"code": code if is_fresh else None}
             made[part] = {"settings": marks[part]} | about | {"rows": rows}
         except FileNotFoundError as error:
@@ -315,7 +315,7 @@ def _commits(parts: dict[str, Row]) -> str:
     by_commit: dict[str, list[str]] = {}
     for part, made in parts.items():
         by_commit.setdefault(commit_text(made["commit"]), []).append(part)
-    return "".join(f"- {text}: {', '.join(p)}\n" for text, p in by_commit.items())
+    return "".join(f"- {text}: {'; '.join(p)}\n" for text, p in by_commit.items())
 
 
 def _notes(command: str, state: Standing, skipped: dict[str, str]) -> str:

@@ -127,9 +127,10 @@ def _counts(
     finished = sum(len(state.finished) for state in states.values())
     stale = sum(len(state.stale) for state in states.values())
     waiting = sum(len(state.waiting) for state in states.values())
+    former = sum(len(state.former) for state in states.values())
     lines.append(
         f"- Parts of the results: {finished} finished, {stale} stale (made by earlier "
-        f"code), {waiting} waiting."
+        f"code), {waiting} waiting; {former} no longer offered, whose rows are kept."
     )
     if absent := [name for name in NAMES if name not in states]:
         lines.append(f"- Without results: {', '.join(absent)}.")
@@ -194,15 +195,16 @@ def _stale_parts(states: dict[str, Standing]) -> list[str]:
 
 
 def _claims_table(claims: dict[str, list[Claim]], states: dict[str, Standing]) -> str:
-    """All claims, those marked whose rows are stale."""
+    """All claims; those are marked that rest on stale rows, or on none of today's."""
     lines = [
         "| experiment | claim | our evidence | verdict |",
         "| --- | --- | --- | --- |",
     ]
     for name, found in claims.items():
-        stale = " (stale)" if states[name].stale else ""
+        state = states[name]
+        mark = " (stale)" if state.stale else "" if state.usable else " (waiting)"
         lines += [
-            f"| {_link(name)}{stale} | {c.text} | {c.evidence} | {c.verdict} |"
+            f"| {_link(name)}{mark} | {c.text} | {c.evidence} | {c.verdict} |"
             for c in found
         ]
     return "\n".join([*lines, ""])

@@ -159,7 +159,7 @@ def check_program(module: Any, words: list[str]) -> None:
         return
     with command.make_context(module.__package__, [*words]) as context:
         if module is experiments_command:
-            assert context.params["name"] in (*NAMES, "all", "list")
+            assert context.params["name"] in (*NAMES, "all", "list", "status")
 
 
 def check_make(words: list[str]) -> None:

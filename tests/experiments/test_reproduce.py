@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from experiments._harness import known, read_rows, reproduce_into
+from experiments._harness import known, read_rows
 from experiments._names import NAMES
+from experiments._results import reproduce_into
 
 MOST_SECONDS = 300  # for all of them together on a quiet machine
 LONG = ("ablation", "gestures", "mnist", "frontier")

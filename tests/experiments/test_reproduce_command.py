@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from experiments import _harness
+from experiments import _harness, _results
 from experiments._names import NAMES, hours
 from experiments.command import app
 
@@ -19,12 +19,12 @@ def asked(monkeypatch):
     """What the command requests from the harness, which does nothing."""
     found = []
 
-    def reproduce_into(results, name, kind, data, report, *, only):
-        found.append((str(results), name, kind, *only))
+    def reproduce_into(results, name, kind, data, report, *, only, stale):
+        found.append((str(results), name, kind, *only, *["stale"] * stale))
         report(100, "done")
         return f"table of {name}"
 
-    monkeypatch.setattr(_harness, "reproduce_into", reproduce_into)
+    monkeypatch.setattr(_results, "reproduce_into", reproduce_into)
     return found
 
 
@@ -39,12 +39,30 @@ def test_reproduce_runs_one_or_all_at_the_settings_asked_for(asked):
     reproduce("mnist", "--short")
     reproduce("all", "--smoke")
     reproduce("uci", "-o", "elsewhere", "--smoke", "--only", "yacht")
+    reproduce("choose", "--stale")
     assert asked == [
         ("results", "cubic", "full"),
         ("results", "mnist", "short"),
         *(("results-smoke", name, "smoke") for name in NAMES),
         ("elsewhere", "uci", "smoke", "yacht"),
+        ("results", "choose", "full", "stale"),
     ]
+
+
+def test_rendering_and_the_status_run_nothing(asked, monkeypatch, tmp_path):
+    told = []
+
+    def render_into(results, names):
+        told.append((results, [*names]))
+        return names
+
+    monkeypatch.setattr(_results, "render_into", render_into)
+    monkeypatch.setattr(_results, "status", lambda results: f"status of {results}")
+    assert reproduce("cubic", "--render").output == "Written: results/cubic\n"
+    reproduce("all", "--render", "-o", str(tmp_path))
+    assert told == [(Path("results"), ["cubic"]), (tmp_path, [*NAMES])]
+    assert reproduce("status").output == "status of results\n"
+    assert not asked
 
 
 def test_reproduce_says_how_long_it_takes_and_what_there_is():
@@ -63,6 +81,8 @@ def test_reproduce_refuses_what_makes_no_sense(asked, tmp_path):
         (("cubic", "--smoke", "--short"), "not both"),
         (("all", "--only", "yacht"), "needs the name of one experiment"),
         (("cubic", "-o", str(file)), "a folder is needed"),
+        (("cubic", "--render", "--stale"), "--render runs no part"),
+        (("cubic", "--render", "-o", str(tmp_path)), "no rows of cubic"),
     ):
         result = reproduce(*arguments)
         assert result.exit_code == 2
@@ -76,7 +96,7 @@ def test_reproduce_tells_that_it_can_go_on(monkeypatch, tmp_path):
     def stopped(*arguments, **settings):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_harness, "reproduce_into", stopped)
+    monkeypatch.setattr(_results, "reproduce_into", stopped)
     result = reproduce("cubic", "-o", str(tmp_path))
     assert result.exit_code == 130
     assert "resumes from here" in result.output
@@ -86,7 +106,7 @@ def test_reproduce_keeps_results_of_full_settings(monkeypatch, tmp_path):
     def refused(*arguments, **settings):
         raise _harness.Refused("Give another folder.")
 
-    monkeypatch.setattr(_harness, "reproduce_into", refused)
+    monkeypatch.setattr(_results, "reproduce_into", refused)
     result = reproduce("cubic", "--smoke", "-o", str(tmp_path))
     assert result.exit_code == 2
     (line,) = result.output.splitlines()[-1:]
@@ -107,7 +127,7 @@ def test_an_error_is_one_line(monkeypatch, tmp_path, error, code):
     def fails(*arguments, **settings):
         raise error
 
-    monkeypatch.setattr(_harness, "reproduce_into", fails)
+    monkeypatch.setattr(_results, "reproduce_into", fails)
     result = reproduce("cubic", "-o", str(tmp_path))
     assert result.exit_code == code
     lines = [line for line in result.output.splitlines() if "Error: " in line]
