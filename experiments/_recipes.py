@@ -289,7 +289,7 @@ and beside it in those that the posterior has by itself.
 
 
 def beside(recipes: dict[str, list[Row]]) -> str:
-    """For the README: each recipe beside both published columns, and the verdicts."""
+    """For the README: the verdicts, and each recipe beside both published columns."""
     columns = ["set", *COLUMNS]
     for recipe in recipes:
         columns += [f"farrier, {recipe}", "90 % intervals hold"]
@@ -317,7 +317,7 @@ def beside(recipes: dict[str, list[Row]]) -> str:
         claim = coverage_claim(recipe, rows)
         told.append(f"- {claim.text.replace(':', ',', 1).removesuffix('.')}: ")
         told[-1] += f"{claim.verdict}. {claim.evidence}"
-    text = "\n".join([markdown(columns, lines), *told]) + "\n"
+    text = "\n".join([*told, "", markdown(columns, lines)])
     sets = by_set(row for rows in recipes.values() for row in rows)
     text += discrete_text(sets)
     return text + copies_text({f"({r})": by_set(rows) for r, rows in recipes.items()})
@@ -395,33 +395,25 @@ def scores_figure(series: dict[str, tuple[str, list[Row]]]) -> Figure:
     figure, axes = new_figure(1, 2, height=4.2)
     every = [row for _, rows in series.values() for row in rows]
     names = list(dict.fromkeys(row["set"] for row in every))
-    shifts = np.linspace(-0.15, 0.15, len(series)) if len(series) > 1 else [0.0]
     styles = {"HS-BNN": ("#1f6f8b", "s"), "VMG": ("#7d5ba6", "D")}
-    for ax, number, score in zip(axes[0], (0, 1), ("rmse", "log_density"), strict=True):
+    shifts = np.linspace(-0.3, 0.3, len(styles) + len(series))
+    for ax, score in zip(axes[0], SCORES, strict=True):
         for place, name in enumerate(names):
             best = getattr(printed(name)["VMG"], score).mean
-            if number == 0 and best == 0:
+            if score == "rmse" and best == 0:
                 ax.text(1.0, place, " printed as 0.00", va="center")
                 continue
-            unit, zero = (best, 0.0) if number == 0 else (1.0, best)
-            for column, (colour, marker) in styles.items():
-                label = f"{column}, printed, ± 2 SE" if place == 0 else None
+            unit, zero = (best, 0.0) if score == "rmse" else (1.0, best)
+            points = []
+            for column, style in styles.items():
                 theirs = getattr(printed(name)[column], score)
                 error = math.nan if theirs.misprint else 2 * theirs.error
-                ax.errorbar(
-                    (theirs.mean - zero) / unit,
-                    place,
-                    xerr=np.nan_to_num(error) / unit,
-                    fmt=marker,
-                    color=colour,
-                    ms=5,
-                    label=label,
-                )
-            for shift, (label, (colour, rows)) in zip(
-                shifts, series.items(), strict=True
-            ):
-                found = [row[score] for row in where(rows, set=name)]
-                middle, error = mean_and_error(found)
+                points.append((f"{column}, printed", *style, theirs.mean, error))
+            for label, (colour, rows) in series.items():
+                values = mean_and_error(row[score] for row in where(rows, set=name))
+                points.append((label, colour, "o", *values))
+            for shift, point in zip(shifts, points, strict=True):
+                label, colour, marker, middle, error = point
                 x = (middle - zero) / unit
                 if score == "log_density" and abs(x) > FAR:
                     at_edge(ax, x, place + shift, colour)
@@ -430,14 +422,14 @@ def scores_figure(series: dict[str, tuple[str, list[Row]]]) -> Figure:
                     x,
                     place + shift,
                     xerr=np.nan_to_num(error) / unit,
-                    fmt="o",
-                    ms=5,
+                    fmt=marker,
+                    ms=4,
                     color=colour,
                     label=f"{label}, ± 2 SE" if place == 0 else None,
                 )
         ax.set_yticks(range(len(names)), names)
         ax.invert_yaxis()
-        ax.axvline(1.0 if number == 0 else 0.0, color="0.7", lw=1, zorder=0)
+        ax.axvline(1.0 if score == "rmse" else 0.0, color="0.7", lw=1, zorder=0)
     axes[0, 0].set_xlabel("RMSE / printed RMSE of VMG")
     axes[0, 1].set_xlabel("log density - printed one of VMG (nats)")
     axes[0, 0].set_title("less is better", fontsize=10)

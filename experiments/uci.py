@@ -531,7 +531,8 @@ def pairs_table(sets: dict[str, tuple[list[Row], list[Row]]]) -> str:
 
 def p_value(gaps: np.ndarray) -> float:
     """Of a two-sided paired t-test, as if the splits were independent."""
-    return float(stats.ttest_1samp(gaps, 0.0).pvalue)
+    _, p = stats.ttest_1samp(gaps, 0.0)
+    return float(p)
 
 
 def printed_cell(name: str, score: str) -> Cell:
@@ -679,7 +680,7 @@ def competitive_claim(rows: list[Row], score: str) -> Claim:
     evidence = f"HS-BNN minus our VMG: {lower(counted([*found.values()], 'sets'))}"
     evidence += f"; at p < {SIGNIFICANT} worse on {', '.join(worse)}" if worse else ""
     if len(found) == len(NINE):
-        overall = stats.wilcoxon([each.ours for each in found.values()]).pvalue
+        _, overall = stats.wilcoxon([each.ours for each in found.values()])
         evidence += f"; Wilcoxon test over the sets p = {overall:.2g}"
     printed = counted([printed_cell(name, score) for name in NINE], "sets")
     evidence += f". The paper's own numbers: {lower(printed)}."

@@ -273,12 +273,13 @@ def verdicts_text(found: list[Cell]) -> str:
 
 def beside(rows: list[Row], recipes: dict[str, list[Row]]) -> str:
     """For README: our recipes against each peer, over the splits that both have."""
-    return "".join(
+    lines = [
         f"- {recipe}, against {PEERS[peer][0]}: "
         f"{lower(verdicts_text(against(ours, where(scored(rows), peer=peer))))}\n"
         for recipe, ours in recipes.items()
         for peer in peers_in(rows)
-    )
+    ]
+    return "".join(lines) + swamped(rows)
 
 
 def gaps_table(rows: list[Row], ours: list[Row]) -> str:
