@@ -1,11 +1,13 @@
 """farrier's own recipes on the regression tables: parts, scores, tables, claims.
 
-A recipe says how an estimator is made for a table of so many rows. It is one for all
-tables. Settings are chosen on other tables (`choose.py`).
+A recipe says how an estimator is made for a table with a given number of rows: one for
+all tables. Settings are chosen on other tables (`choose.py`).
 """
 
+import json
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import numpy as np
 from farrier import HorseshoeRegressor, Nuts, presets
 
 from . import datasets, published
+from ._cells import Cell
 from ._harness import (
     Claim,
     Row,
@@ -29,14 +32,33 @@ from ._models import fit_to_parts, written
 from ._scores import coverage, crps
 from .plots import Axes, Figure, legend_below, new_figure
 from .settings import arguments, flat
-from .uci import LARGE, LONG, files_of, mean, rmse
+from .uci import (
+    LARGE,
+    LONG,
+    MARK,
+    SCORES,
+    by_set,
+    cell,
+    copied,
+    copies_text,
+    counted,
+    discrete_text,
+    files_of,
+    grouped,
+    is_discrete,
+    listed,
+    lower,
+    mean,
+    point_scores,
+    with_error,
+)
 
 BLOCK = 5  # splits in one part
 POSTERIOR = "posterior_coverage"  # in rows: of intervals that are not calibrated
 SCORE_DRAWS = 400  # of targets, for the CRPS
-# Sets whose RMSE may equal the printed one: it has one digit, or two sets share it.
-TIES = ("kin8nm", "naval", "wine")
-DECIMALS = 2
+COLUMNS = ("HS-BNN", "VMG")  # published
+# Commits of the code that made results/uci-*/rows.json; read off their history in git.
+RUNS = Path(__file__).with_name("uci_runs.json")
 FAR = 10.0  # nats from a printed density; a mean beyond is written, not drawn
 TRIAL = Nuts(chains=1, warm_up=150, draws=25, depth=2)  # does it run at all?
 RECIPES: dict[str, Callable[[int], dict[str, Any]]] = {
@@ -104,8 +126,10 @@ def fit(config: Config, data: Path, name: str, numbers: range, work: Work) -> li
     fit_to_parts(models, X, y, trains, work)
     rows = []
     for model, number in zip(models, numbers, strict=True):
-        test = splits[number][1]
-        rows.append({"set": name, "split": number} | scores(model, X[test], y[test]))
+        train, test = splits[number]
+        row = {"set": name, "split": number, "distinct_targets": len(np.unique(y))}
+        is_copy = copied(X, y, train, test)
+        rows.append(row | scores(model, X[test], y[test], is_copy))
     return rows
 
 
@@ -117,11 +141,11 @@ def estimator(config: Config, name: str, rows: int, split: int) -> HorseshoeRegr
     return HorseshoeRegressor(random_state=config.seed + split, **given)
 
 
-def scores(model: HorseshoeRegressor, X: np.ndarray, y: np.ndarray) -> Row:
+def scores(
+    model: HorseshoeRegressor, X: np.ndarray, y: np.ndarray, is_copy: np.ndarray
+) -> Row:
     """What is reported of one split, in the units of the target."""
-    row = {
-        "rmse": rmse(model.predict(X), y),
-        "log_density": float(model.log_density(X, y).mean()),
+    row = point_scores(model.predict(X), model.log_density(X, y), y, is_copy) | {
         "crps": crps(model.sample_y(X, SCORE_DRAWS), y),
         "coverage": coverage(model, X, y, "calibrated"),
         POSTERIOR: coverage(model, X, y, "posterior"),
@@ -139,56 +163,49 @@ def scores(model: HorseshoeRegressor, X: np.ndarray, y: np.ndarray) -> Row:
 # -- what is made of the rows ------------------------------------------------------
 
 
-def printed(name: str) -> dict[str, tuple[float, float]]:
-    """RMSE and log-likelihood of HS-BNN and VMG; of VMG the better of two prints."""
-    pair = lambda score: (score.rmse, score.log_likelihood)
-    vmg = [pair(t[name]) for t in (published.VMG, published.VMG_ORIGINAL) if name in t]
-    best = (min(rmse for rmse, _ in vmg), max(density for _, density in vmg))
-    return {"HS-BNN": pair(published.HORSESHOE[name]), "VMG": best}
+def printed(name: str) -> dict[str, published.Score]:
+    """What is printed of HS-BNN and of VMG; of VMG the better of two prints."""
+    vmg = published.VMG[name]
+    if name in published.VMG_ORIGINAL:
+        rmse, density = published.VMG_ORIGINAL[name]
+        vmg = replace(
+            vmg,
+            rmse=replace(vmg.rmse, mean=min(vmg.rmse.mean, rmse)),
+            log_density=replace(
+                vmg.log_density, mean=max(vmg.log_density.mean, density)
+            ),
+        )
+    return dict(zip(COLUMNS, (published.HORSESHOE[name], vmg), strict=True))
 
 
-def ahead(name: str, score: str, ours: float, theirs: float) -> bool:
-    """Whether our mean is better; as good as printed counts where `TIES` says so."""
-    if score == "rmse":
-        tie = name in TIES and round(ours, DECIMALS) <= theirs
-        return ours < theirs or tie
-    return ours > theirs
+def cells(rows: list[Row], columns: tuple[str, ...] = COLUMNS) -> list[Cell]:
+    """Ours beside both published columns, set by set and by both scores."""
+    return [
+        cell(of_set, score, column, printed(name)[column])
+        for column in columns
+        for name, of_set in by_set(rows).items()
+        for score in SCORES
+    ]
 
 
-def cells(rows: list[Row], against: str) -> dict[tuple[str, str], bool]:
-    """For each set and score, whether we are ahead of a published column."""
-    found = {}
-    for name in dict.fromkeys(row["set"] for row in rows):
-        of_set = where(rows, set=name)
-        theirs = printed(name)[against]
-        for score, value in zip(("rmse", "log_density"), theirs, strict=True):
-            ours, _ = mean_and_error(row[score] for row in of_set)
-            found[name, score] = ahead(name, score, ours, value)
-    return found
-
-
-def table(rows: list[Row]) -> str:
+def scores_table(rows: list[Row]) -> str:
     """Ours beside both published columns, set by set."""
-    columns = ["set", "splits", "our RMSE ± SE", "HS-BNN", "VMG"]
-    columns += ["our log density ± SE", "HS-BNN", "VMG", "ahead of HS-BNN"]
-    columns += ["ahead of VMG", "CRPS", "90 % intervals hold", "the posterior's"]
-    columns += ["nodes on"]
+    columns = ["set", "splits"]
+    for score in SCORES.values():
+        columns += [f"our {score} ± SE", *(f"{column} ± SE" for column in COLUMNS)]
+    columns += [f"against {column}: RMSE, log density" for column in COLUMNS]
+    columns += ["CRPS ± SE", "90 % intervals hold", "the posterior's", "nodes on"]
     columns += ["R-hat", "effective draws", "s"]
+    sets = by_set(rows)
     lines = []
-    for name in dict.fromkeys(row["set"] for row in rows):
-        of_set = where(rows, set=name)
+    for name, of_set in sets.items():
         line: list[Any] = [name, len(of_set)]
-        theirs = printed(name)
-        for number, score in enumerate(("rmse", "log_density")):
-            ours, error = mean_and_error(row[score] for row in of_set)
-            line += [f"{ours:.3g} ± {error / 2:.2g}"]
-            line += [f"{theirs[column][number]:.2f}" for column in theirs]
-        for column in theirs:
-            found = cells(of_set, column)
-            words = {"rmse": "RMSE", "log_density": "log density"}
-            good = [words[score] for (_, score), is_ahead in found.items() if is_ahead]
-            line += ["both" if len(good) == 2 else " ".join(good) or "neither"]
-        line += [f"{mean(of_set, 'crps'):.3g}", held_text(of_set)]
+        for score in SCORES:
+            line += [score_text(of_set, score)]
+            line += [printed_text(printed(name)[column], score) for column in COLUMNS]
+        for column in COLUMNS:
+            line += [", ".join(each.verdict for each in cells(of_set, (column,)))]
+        line += [score_text(of_set, "crps"), held_text(of_set)]
         line += [f"{mean(of_set, POSTERIOR):.1%}" if is_calibrated(of_set) else ""]
         line += [f"{mean(of_set, 'nodes_on'):.1f} of {of_set[0]['width']}"]
         sampled = "r_hat" in of_set[0]
@@ -196,7 +213,32 @@ def table(rows: list[Row]) -> str:
         line += [f"{mean(of_set, 'effective_draws'):.0f}" if sampled else ""]
         line += [f"{mean(of_set, 'seconds'):.0f}"]
         lines.append(line)
-    return NOTES + "\n" + markdown(columns, lines)
+    text = NOTES + "\n" + markdown(columns, lines) + discrete_text(sets)
+    return text + copies_text({"": sets})
+
+
+def score_text(rows: list[Row], score: str) -> str:
+    """A mean of ours with its standard error; marked where the target is discrete."""
+    value, two_errors = mean_and_error(row[score] for row in rows)
+    mark = MARK if score == "log_density" and is_discrete(rows) else ""
+    return with_error(value, two_errors / 2, "#.3g") + mark
+
+
+def printed_text(theirs: published.Score, score: str) -> str:
+    """A printed mean with its standard error."""
+    number = getattr(theirs, score)
+    return with_error(number.mean, number.error, ".2f") + "?" * number.misprint
+
+
+def runs_text(recipe: str) -> str:
+    """How often the table has been run for a recipe, each time with what."""
+    runs = json.loads(RUNS.read_text(encoding="utf-8"))[recipe]
+    lines = [[r["date"], r["commit"], r["sets"], r["settings"]] for r in runs]
+    return (
+        f"\nRuns of this recipe on these tables so far: {len(runs)}, some of them on a "
+        "few sets. Earlier test scores were known when settings were changed.\n\n"
+        + markdown(["date", "code", "sets", "settings"], lines)
+    )
 
 
 def is_calibrated(rows: list[Row]) -> bool:
@@ -211,43 +253,54 @@ def held_text(rows: list[Row]) -> str:
     )
 
 
-NOTES = f"""\
-RMSE and CRPS in the target's units, log density in nats, means over test rows and then
-over splits; SE as if splits were independent. Of VMG's two prints the better one
-stands here. `ahead`: our mean is better than the printed one; for the RMSE of
-{", ".join(TIES)} it is enough to be as good at the printed precision. Seconds: the
-training, and the sampling where there is any, of one split, with whatever else the
-machine did at the time. `year` waits for its file. 90 % intervals hold: the share of
-test targets in the intervals of `predict_interval`, whose depth was learned from the
-training rows (P4), and beside it in those that the posterior has by itself.
+NOTES = """\
+RMSE and CRPS in the target's units, log density in nats: means over test rows and then
+over splits. SE: standard error of the mean over splits, as if splits were independent;
+for the printed numbers it follows from the printed ± (`uci` has the inference). Of
+VMG's two prints the better one stands here. Against: `level` within one standard error
+of the difference, or where both are the same at the printed precision; else `better` or
+`worse`. A `?` marks a printed error that is likely to be a misprint: there the less
+favourable verdict stands, with it or without it. Seconds: the training, and the
+sampling where there is any, of one split, with whatever else the machine did at the
+time. `year` waits for its file. 90 % intervals hold: the share of test targets in the
+intervals of `predict_interval`, whose depth was learned from the training rows (P4),
+and beside it in those that the posterior has by itself.
 """
 
 
 def beside(recipes: dict[str, list[Row]]) -> str:
-    """For the README: each recipe beside both published columns, and what that says."""
-    columns = ["set", "HS-BNN", "VMG"]
+    """For the README: the verdicts, and each recipe beside both published columns."""
+    columns = ["set", *COLUMNS]
     for recipe in recipes:
         columns += [f"farrier, {recipe}", "90 % intervals hold"]
     lines = []
     for name in datasets.UCI:
-        line = [name, *(f"{a:.2f} / {b:.2f}" for a, b in printed(name).values())]
+        line = [name]
+        for theirs in printed(name).values():
+            line.append(" / ".join(printed_text(theirs, score) for score in SCORES))
         for rows in recipes.values():
-            if not (found := where(rows, set=name)):
+            if not (of_set := where(rows, set=name)):
                 line += ["not run yet", ""]
                 continue
-            means = [mean(found, score) for score in ("rmse", "log_density")]
-            line.append(" / ".join(f"{value:#.3g}" for value in means))
+            line.append(" / ".join(score_text(of_set, score) for score in SCORES))
             if name in unfinished(rows):
-                line[-1] += f" ({len(found)} of {published.SPLITS[name]} splits)"
-            line.append(held_text(found))
+                line[-1] += f" ({len(of_set)} of {published.SPLITS[name]} splits)"
+            line.append(held_text(of_set))
         lines.append(line)
-    told = [
-        f"- {recipe}, {claim.text.removeprefix('Ours: ').removesuffix('.')}: "
-        f"{claim.verdict}. {claim.evidence}"
-        for recipe, rows in recipes.items()
-        for claim in claims(rows)
-    ]
-    return "\n".join([markdown(columns, lines), *told]) + "\n"
+    told = []
+    for recipe, rows in recipes.items():
+        for column in COLUMNS:
+            found = cells(rows, (column,))
+            told.append(f"- {recipe}, against {column}: {lower(counted(found))}")
+            told[-1] += grouped(found, "level") + grouped(found, "worse")
+            told[-1] += discrete_evidence(rows, found) + "."
+        claim = coverage_claim(recipe, rows)
+        told.append(f"- {claim.text.replace(':', ',', 1).removesuffix('.')}: ")
+        told[-1] += f"{claim.verdict}. {claim.evidence}"
+    text = "\n".join([*told, "", markdown(columns, lines)])
+    sets = by_set(row for rows in recipes.values() for row in rows)
+    text += discrete_text(sets)
+    return text + copies_text({f"({r})": by_set(rows) for r, rows in recipes.items()})
 
 
 def unfinished(rows: list[Row]) -> list[str]:
@@ -260,23 +313,37 @@ def unfinished(rows: list[Row]) -> list[str]:
 
 
 def claims(rows: list[Row]) -> list[Claim]:
-    """Ours: ahead in every cell holds when all splits are there and none is behind."""
-    found = []
-    for column in ("HS-BNN", "VMG"):
-        seen = cells(rows, column)
-        behind = [
-            f"{name} ({score.replace('_', ' ')})"
-            for (name, score), is_ahead in seen.items()
-            if not is_ahead
-        ]
-        evidence = f"Ahead in {len(seen) - len(behind)} of {len(seen)} cells"
-        evidence += f"; behind in {', '.join(behind)}." if behind else "."
+    """Better in every cell: holds when it is so, partly when none is worse."""
+    claims = []
+    for column in COLUMNS:
+        found = cells(rows, (column,))
+        evidence = counted(found) + listed(found, "level") + listed(found, "worse")
+        evidence += discrete_evidence(rows, found) + "."
         if missing := unfinished(rows):
             evidence += f" Splits of {', '.join(missing)} are to come."
-        decided = verdict(holds=not behind, partly=2 * len(behind) < len(seen))
-        text = f"Ours: ahead of {column}'s printed numbers on every set."
-        found.append(Claim(text, evidence, "waits for results" if missing else decided))
-    return [*found, coverage_claim("Ours", rows)]
+        verdicts = {each.verdict for each in found}
+        decided = verdict(holds=verdicts <= {"better"}, partly="worse" not in verdicts)
+        text = f"Ours: better than {column}'s printed numbers in every cell."
+        claims.append(
+            Claim(text, evidence, "waits for results" if missing else decided)
+        )
+    return [*claims, coverage_claim("Ours", rows)]
+
+
+def discrete_evidence(rows: list[Row], found: list[Cell]) -> str:
+    """Which cells count as better by a density that is not comparable."""
+    names = [
+        name
+        for name, of_set in by_set(rows).items()
+        if is_discrete(of_set)
+        and any(
+            each.name.startswith(f"{name}, {SCORES['log_density']}")
+            for each in found
+            if each.verdict == "better"
+        )
+    ]
+    text = "; among the better, log density of a discrete target: "
+    return text + ", ".join(names) if names else ""
 
 
 def coverage_claim(whose: str, rows: list[Row]) -> Claim:
@@ -308,24 +375,25 @@ def scores_figure(series: dict[str, tuple[str, list[Row]]]) -> Figure:
     figure, axes = new_figure(1, 2, height=4.2)
     every = [row for _, rows in series.values() for row in rows]
     names = list(dict.fromkeys(row["set"] for row in every))
-    shifts = np.linspace(-0.15, 0.15, len(series)) if len(series) > 1 else [0.0]
     styles = {"HS-BNN": ("#1f6f8b", "s"), "VMG": ("#7d5ba6", "D")}
-    for ax, number, score in zip(axes[0], (0, 1), ("rmse", "log_density"), strict=True):
+    shifts = np.linspace(-0.3, 0.3, len(styles) + len(series))
+    for ax, score in zip(axes[0], SCORES, strict=True):
         for place, name in enumerate(names):
-            best = printed(name)["VMG"][number]
-            if number == 0 and best == 0:
+            best = getattr(printed(name)["VMG"], score).mean
+            if score == "rmse" and best == 0:
                 ax.text(1.0, place, " printed as 0.00", va="center")
                 continue
-            unit, zero = (best, 0.0) if number == 0 else (1.0, best)
-            for column, (colour, marker) in styles.items():
-                label = f"{column}, printed" if place == 0 else None
-                x = (printed(name)[column][number] - zero) / unit
-                ax.plot(x, place, marker, color=colour, ms=5, label=label)
-            for shift, (label, (colour, rows)) in zip(
-                shifts, series.items(), strict=True
-            ):
-                found = [row[score] for row in where(rows, set=name)]
-                middle, error = mean_and_error(found)
+            unit, zero = (best, 0.0) if score == "rmse" else (1.0, best)
+            points = []
+            for column, style in styles.items():
+                theirs = getattr(printed(name)[column], score)
+                error = math.nan if theirs.misprint else 2 * theirs.error
+                points.append((f"{column}, printed", *style, theirs.mean, error))
+            for label, (colour, rows) in series.items():
+                values = mean_and_error(row[score] for row in where(rows, set=name))
+                points.append((label, colour, "o", *values))
+            for shift, point in zip(shifts, points, strict=True):
+                label, colour, marker, middle, error = point
                 x = (middle - zero) / unit
                 if score == "log_density" and abs(x) > FAR:
                     at_edge(ax, x, place + shift, colour)
@@ -334,14 +402,14 @@ def scores_figure(series: dict[str, tuple[str, list[Row]]]) -> Figure:
                     x,
                     place + shift,
                     xerr=np.nan_to_num(error) / unit,
-                    fmt="o",
-                    ms=5,
+                    fmt=marker,
+                    ms=4,
                     color=colour,
-                    label=f"{label}, ± 2 standard errors" if place == 0 else None,
+                    label=f"{label}, ± 2 SE" if place == 0 else None,
                 )
         ax.set_yticks(range(len(names)), names)
         ax.invert_yaxis()
-        ax.axvline(1.0 if number == 0 else 0.0, color="0.7", lw=1, zorder=0)
+        ax.axvline(1.0 if score == "rmse" else 0.0, color="0.7", lw=1, zorder=0)
     axes[0, 0].set_xlabel("RMSE / printed RMSE of VMG")
     axes[0, 1].set_xlabel("log density - printed one of VMG (nats)")
     axes[0, 0].set_title("less is better", fontsize=10)

@@ -25,6 +25,7 @@ from benchmarks.environments import (
 )
 
 from . import datasets
+from ._cells import Cell
 from ._harness import (
     Claim,
     Row,
@@ -35,9 +36,27 @@ from ._harness import (
     verdict,
     where,
 )
-from ._recipes import blocks, coverage_claim, printed, scores_figure
+from ._recipes import (
+    COLUMNS,
+    blocks,
+    coverage_claim,
+    printed,
+    printed_text,
+    scores_figure,
+)
 from .plots import Figure
-from .uci import LARGE, files_of, mean
+from .uci import (
+    LARGE,
+    SCORES,
+    counted,
+    differences,
+    files_of,
+    grouped,
+    lower,
+    mean,
+    paired_cell,
+    with_error,
+)
 
 HOURS = "about 5 hours, two thirds of them for bde"
 PEERS = {  # name of its folder or script: label, colour
@@ -46,6 +65,7 @@ PEERS = {  # name of its folder or script: label, colour
     "straight_line": ("least squares", "#555555"),
 }
 TREES, NETWORKS = "ngboost", "bde"
+ALL_SCORES = SCORES | {"crps": "CRPS"}
 SWAMPED = 1.0  # nats between mean and median over splits: few of them decide
 KEPT = ("split", *sorted(FIT_KEYS - {"versions"}))  # of an answer
 NOTES = """\
@@ -160,8 +180,10 @@ def peers_in(rows: list[Row]) -> list[str]:
 
 def table(rows: list[Row]) -> str:
     """Peers beside each other, set by set, with the columns of our recipes."""
-    columns = ["set", "peer", "splits", "RMSE ± SE", "HS-BNN", "VMG"]
-    columns += ["log density ± SE", "HS-BNN", "VMG", "CRPS", "90 % intervals hold", "s"]
+    columns = ["set", "peer", "splits"]
+    for score in SCORES.values():
+        columns += [f"{score} ± SE", *(f"{column} ± SE" for column in COLUMNS)]
+    columns += ["CRPS ± SE", "90 % intervals hold", "s"]
     lines = []
     for name in dict.fromkeys(row["set"] for row in rows):
         for peer in peers_in(rows):
@@ -169,12 +191,10 @@ def table(rows: list[Row]) -> str:
             if not found:
                 continue
             line: list[Any] = [name, PEERS[peer][0], len(found)]
-            theirs = printed(name)
-            for number, score in enumerate(("rmse", "log_density")):
-                middle, error = mean_and_error(row[score] for row in found)
-                line += [f"{middle:.3g} ± {error / 2:.2g}"]
-                line += [f"{theirs[column][number]:.2f}" for column in theirs]
-            line += [f"{mean(found, 'crps'):.3g}", f"{mean(found, 'coverage'):.1%}"]
+            for score in SCORES:
+                line += [score_text(found, score)]
+                line += [printed_text(printed(name)[c], score) for c in COLUMNS]
+            line += [score_text(found, "crps"), f"{mean(found, 'coverage'):.1%}"]
             lines.append([*line, f"{mean(found, 'seconds'):.3g}"])
     text = NOTES + "\n" + markdown(columns, lines)
     for peer in peers_in(rows):
@@ -189,6 +209,12 @@ def table(rows: list[Row]) -> str:
         text += f"- {label}, {row['part'].partition('/')[2]}: "
         text += f"{row['missing']} of the splits. {told}\n"
     return text
+
+
+def score_text(rows: list[Row], score: str) -> str:
+    """A mean with its standard error."""
+    value, two_errors = mean_and_error(row[score] for row in rows)
+    return with_error(value, two_errors / 2)
 
 
 def swamped(rows: list[Row]) -> str:
@@ -217,28 +243,64 @@ def claims(rows: list[Row]) -> list[Claim]:
     return found
 
 
-def against_claim(rows: list[Row]) -> Claim:
-    """Holds when the networks' mean log density is higher on every set, partly on most.
+def against(ours: list[Row], theirs: list[Row]) -> list[Cell]:
+    """Ours beside theirs on each set by each score, over the splits that both have."""
+    return [
+        paired_cell(f"{name}, {label}", score, of_set, others)
+        for name in dict.fromkeys(row["set"] for row in ours)
+        for of_set, others in [(where(ours, set=name), where(theirs, set=name))]
+        for score, label in ALL_SCORES.items()
+        if len(differences(of_set, others, score)) > 0
+    ]
 
-    Over the splits that both have.
-    """
-    ahead = {}
-    for name in dict.fromkeys(row["set"] for row in rows):
-        trees, networks = (
-            {row["split"]: row["log_density"] for row in where(rows, set=name, peer=p)}
-            for p in (TREES, NETWORKS)
-        )
-        if both := trees.keys() & networks.keys():
-            ahead[name] = sum(networks[split] - trees[split] for split in both) > 0
-    good = sum(ahead.values())
-    behind = [name for name, is_ahead in ahead.items() if not is_ahead]
-    evidence = f"Log density higher on {good} of {len(ahead)} sets"
-    evidence += f"; lower on {', '.join(behind)}." if behind else "."
+
+def against_claim(rows: list[Row]) -> Claim:
+    """Holds when the networks are better in every cell, partly when in most."""
+    networks, trees = (where(rows, peer=peer) for peer in (NETWORKS, TREES))
+    found = against(networks, trees)
+    better = sum(each.verdict == "better" for each in found)
     return Claim(
         "bde, a sampled ensemble of networks, predicts better than NGBoost.",
-        evidence,
-        verdict(holds=0 < good == len(ahead), partly=2 * good > len(ahead)),
+        f"bde minus NGBoost over the same splits. {verdicts_text(found)}",
+        verdict(holds=0 < better == len(found), partly=2 * better > len(found)),
     )
+
+
+def verdicts_text(found: list[Cell]) -> str:
+    """The three counts, and the cells that are not better."""
+    return f"{counted(found)}{grouped(found, 'level')}{grouped(found, 'worse')}."
+
+
+def beside(rows: list[Row], recipes: dict[str, list[Row]]) -> str:
+    """For README: our recipes against each peer, over the splits that both have."""
+    lines = [
+        f"- {recipe}, against {PEERS[peer][0]}: "
+        f"{lower(verdicts_text(against(ours, where(scored(rows), peer=peer))))}\n"
+        for recipe, ours in recipes.items()
+        for peer in peers_in(rows)
+    ]
+    return "".join(lines) + swamped(rows)
+
+
+def gaps_table(rows: list[Row], ours: list[Row]) -> str:
+    """For docs/how-to/compare-honestly.md: ours minus each peer, with errors."""
+    peers = {peer: against(ours, where(scored(rows), peer=peer)) for peer in PEERS}
+    columns = ["set"]
+    for peer, found in peers.items():
+        if found:
+            name = PEERS[peer][0]
+            columns += [f"{label}, minus {name}" for label in ALL_SCORES.values()]
+    lines = []
+    for name in dict.fromkeys(row["set"] for row in ours):
+        line = [name]
+        for found in peers.values():
+            line += [
+                f"{each.ours:+.2g} ± {each.our_error:.1g}, {each.verdict}"
+                for each in found
+                if each.name.startswith(f"{name},")
+            ]
+        lines.append(line)
+    return markdown(columns, lines)
 
 
 def render(rows: list[Row]) -> dict[str, Figure]:

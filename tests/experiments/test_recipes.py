@@ -13,9 +13,12 @@ from experiments import (
     uci_default,
     uci_refined,
 )
-from experiments._harness import where
-from experiments.published import HORSESHOE, SPLITS, VMG_ORIGINAL
+from experiments._harness import read_rows, where
+from experiments._names import RECIPES
+from experiments.published import HORSESHOE, SPLITS, VMG, VMG_ORIGINAL
 from farrier import Mclmc
+
+ROOT = Path(__file__).parents[2]
 
 
 def made_rows(name, rmse, density, coverage=0.9, **more):
@@ -25,12 +28,13 @@ def made_rows(name, rmse, density, coverage=0.9, **more):
     return [row | {"split": split} for split in range(SPLITS[name])]
 
 
-def all_ahead(**changes):
+def all_better(**changes):
     rows = []
     for name in datasets.UCI:
-        pairs = _recipes.printed(name).values()
-        rmse = 0.9 * min(rmse for rmse, _ in pairs)
-        density = 0.1 + max(density for _, density in pairs)
+        columns = _recipes.printed(name).values()
+        # naval is printed as 0.00, and no RMSE is better than that.
+        rmse = 0.9 * min(column.rmse.mean for column in columns)
+        density = 0.1 + max(column.log_density.mean for column in columns)
         rows += changes.get(name) or made_rows(name, rmse, density)
     return rows
 
@@ -82,90 +86,148 @@ def test_crps_of_draws_agrees_with_quadrature():
 
 
 def test_of_two_prints_of_vmg_the_better_one_stands():
-    assert _recipes.printed("protein")["VMG"] == (
-        VMG_ORIGINAL["protein"].rmse,
-        VMG_ORIGINAL["protein"].log_likelihood,
-    )
-    assert _recipes.printed("yacht")["HS-BNN"] == (
-        HORSESHOE["yacht"].rmse,
-        HORSESHOE["yacht"].log_likelihood,
-    )
+    protein = _recipes.printed("protein")["VMG"]
+    means = (protein.rmse.mean, protein.log_density.mean)
+    assert means == VMG_ORIGINAL["protein"]
+    assert protein.rmse.error == VMG["protein"].rmse.error
+    for name in ("boston", "concrete"):
+        assert _recipes.printed(name)["VMG"].log_density.misprint
+    assert _recipes.printed("yacht") == {
+        "HS-BNN": HORSESHOE["yacht"],
+        "VMG": VMG["yacht"],
+    }
 
 
 @pytest.mark.parametrize(
-    ("name", "score", "ours", "theirs", "is_ahead"),
+    ("name", "rmse", "density", "verdicts"),
     [
-        ("boston", "rmse", 2.699, 2.70, True),
-        ("boston", "rmse", 2.70, 2.70, False),
-        ("wine", "rmse", 0.6349, 0.63, True),
-        ("wine", "rmse", 0.6351, 0.63, False),
-        ("naval", "rmse", 0.0049, 0.00, True),
-        ("wine", "log_density", -0.95, -0.95, False),
-        ("wine", "log_density", -0.949, -0.95, True),
+        ("wine", 0.6349, -0.95, ["level", "level"]),  # printed 0.63
+        ("wine", 0.6395, -0.93, ["worse", "better"]),  # the errors are 0.009 and 0.011
+        ("naval", 0.0049, 5.4, ["level", "worse"]),
+        ("kin8nm", 0.0697, 1.124, ["better", "level"]),  # not printed as 0.08
+        ("power", 3.995, -2.79, ["better", "better"]),
+        ("power", 3.9975, -2.805, ["level", "level"]),
     ],
 )
-def test_ahead(name, score, ours, theirs, is_ahead):
-    assert _recipes.ahead(name, score, ours, theirs) is is_ahead
+def test_cells_against_the_horseshoe(name, rmse, density, verdicts):
+    found = _recipes.cells(made_rows(name, rmse, density), ("HS-BNN",))
+    assert [each.verdict for each in found] == verdicts
+    assert found[0].name == f"{name}, RMSE, against HS-BNN"
+
+
+def test_cells_are_of_both_columns_unless_one_is_named():
+    rows = all_better()
+    assert len(_recipes.cells(rows)) == 2 * len(_recipes.cells(rows, ("VMG",))) == 36
+    assert uci_default.cells is uci_refined.cells is _recipes.cells
 
 
 def test_the_table_tells_whose_intervals_it_has():
-    rows = all_ahead()
-    assert "| 90.0% | 95.0% | 9.0 of 50 |" in _recipes.table(rows)
+    rows = all_better()
+    assert "| 90.0% | 95.0% | 9.0 of 50 |" in _recipes.scores_table(rows)
     del where(rows, set="wine")[0]["posterior_coverage"]  # a row of before
-    lines = _recipes.table(rows).splitlines()
+    lines = _recipes.scores_table(rows).splitlines()
     (wine,) = [line for line in lines if line.startswith("| wine")]
     assert "| 90.0% (the posterior's) |  | 9.0 of 50 |" in wine
     assert "(the posterior's)" not in "".join(v for v in lines if v != wine)
     assert "90.0% (the posterior's)" in _recipes.beside({"default": rows})
 
 
-def test_claims_hold_where_every_cell_is_ahead():
-    claims = _recipes.claims(all_ahead())
-    assert [claim.verdict for claim in claims] == ["holds"] * 3
-    assert "18 of 18" in claims[0].evidence
+def test_claims_hold_partly_where_no_cell_is_worse():
+    claims = _recipes.claims(all_better())
+    assert [each.verdict for each in claims] == ["holds partly"] * 2 + ["holds"]
+    assert "Better in 17 of 18 cells, level in 1, worse in 0" in claims[0].evidence
+    level = "level: naval RMSE 0.00 ± 0 (printed 0.00 ± 0)."
+    assert level in claims[0].evidence
+    # VMG's misprinted errors make the densities of boston and concrete level.
+    assert "Better in 15 of 18 cells, level in 3, worse in 0" in claims[1].evidence
 
 
-def test_claims_name_what_is_behind_and_what_is_missing():
-    rows = all_ahead(boston=made_rows("boston", 3.0, -2.0, coverage=0.7))
-    ahead_of_hs, ahead_of_vmg, coverage = _recipes.claims(rows)
-    assert ahead_of_hs.verdict == "holds"
-    assert ahead_of_vmg.verdict == "holds partly"
-    assert "behind in boston (rmse)" in ahead_of_vmg.evidence
+def test_without_naval_all_cells_can_be_better():
+    """Its RMSE is printed as 0.00: no number is better than that."""
+    rows = [row for row in all_better() if row["set"] != "naval"]
+    claim = _recipes.claims(rows)[0]
+    assert "Better in 16 of 16 cells" in claim.evidence
+    assert claim.verdict == "waits for results"
+
+
+def test_claims_name_what_is_worse_and_what_is_missing():
+    rows = all_better(boston=made_rows("boston", 3.0, -2.0, coverage=0.7))
+    horseshoe, vmg, coverage = _recipes.claims(rows)
+    assert horseshoe.verdict == "holds partly"
+    assert vmg.verdict == "does not hold"
+    assert "worse: boston RMSE 3.00 ± 0 (printed 2.70 ± 0.13)." in vmg.evidence
     assert coverage.verdict == "holds partly"
     waiting = _recipes.claims(made_rows("yacht", 0.5, -0.5))[0]
     assert waiting.verdict == "waits for results"
     assert "Splits of boston, concrete, energy" in waiting.evidence
-    waiting = _recipes.claims(all_ahead()[1:])[0]
+    waiting = _recipes.claims(all_better()[1:])[0]
     assert waiting.verdict == "waits for results"
-    assert "18 of 18 cells. Splits of boston are to come." in waiting.evidence
+    assert waiting.evidence.endswith(" Splits of boston are to come.")
+
+
+def test_a_discrete_target_is_marked_and_named_where_it_counts_as_better():
+    few = {"distinct_targets": 6}
+    rows = all_better(wine=made_rows("wine", 0.5, -0.5, **few))
+    lines = _recipes.scores_table(rows).splitlines()
+    (wine,) = (line for line in lines if line.startswith("| wine"))
+    assert "| -0.500 ± 0† |" in wine
+    assert "† wine has 6 distinct targets." in "".join(lines)
+    text = "among the better, log density of a discrete target: wine."
+    assert text in _recipes.claims(rows)[0].evidence
+    assert text in _recipes.beside({"default": rows})
+    rows = all_better(wine=made_rows("wine", 0.5, -0.95, **few))
+    assert "discrete" not in _recipes.claims(rows)[0].evidence
+
+
+def test_scores_without_copies_stand_under_the_table_and_in_the_readme():
+    new = {"copies": 0.25, "rmse_new": 0.75, "log_density_new": -1.25}
+    none = {"copies": 0.0, "rmse_new": None, "log_density_new": None}
+    rows = made_rows("wine", 0.5, -0.5, **new) + made_rows("yacht", 0.5, -0.5, **none)
+    line = "| 25.0% | 0.500 ± 0 | 0.750 ± 0 | -0.500 ± 0 | -1.25 ± 0 |"
+    text = _recipes.scores_table(rows)
+    assert f"| wine {line}" in text
+    assert "| yacht | 0" not in text
+    assert "not measured" not in text
+    older = made_rows("wine", 0.5, -0.5)
+    text = _recipes.beside({"default": rows, "refined": older})
+    assert f"| wine (default) {line}" in text
+    assert "not measured yet (wine (refined))." in text
 
 
 def test_the_readme_says_where_splits_are_missing():
-    whole, part = all_ahead(), all_ahead()[1:-20]
+    whole, part = all_better(), all_better()[1:-20]
     text = _recipes.beside({"default": whole, "refined": part})
     (boston,) = (line for line in text.splitlines() if line.startswith("| boston"))
-    assert "| 2.43 / -2.36 | 90.0% | 2.43 / -2.36 (19 of 20 splits) | 90.0% |" in boston
+    means = "2.43 ± 0 / -2.36 ± 0"
+    assert f"| {means} | 90.0% | {means} (19 of 20 splits) | 90.0% |" in boston
     assert "| not run yet |  |" in text
 
 
 def test_table_has_both_published_columns():
     rows = made_rows("yacht", 0.5, -0.5, r_hat=1.2, effective_draws=30.0)
     rows += made_rows("naval", 0.0004, 6.0)
-    lines = _recipes.table(rows).splitlines()
+    lines = _recipes.scores_table(rows).splitlines()
     (yacht,) = (line for line in lines if line.startswith("| yacht"))
-    assert "| 1.58 | 0.70 |" in yacht
-    assert "| both | both |" in yacht
+    assert "| 1.58 ± 0.051 | 0.70 ± 0.05 |" in yacht
+    assert "| better, better | better, better |" in yacht
     assert "| 1.20 | 30 | 3 |" in yacht
     assert set(_recipes.render(rows)) == {"recipe"}
 
 
+@pytest.mark.parametrize("recipe", ["default", "refined"])
+def test_each_run_that_left_rows_is_listed_on_the_page(recipe):
+    """Else: add the commit of the run to uci_runs.json, and what its settings were."""
+    stored = json.loads((ROOT / f"results/uci-{recipe}/rows.json").read_text())
+    made = {part["commit"][:7] for part in stored["parts"].values()}
+    listed = json.loads(_recipes.RUNS.read_text())[recipe]
+    assert made <= {run["commit"] for run in listed}
+    page = {"default": uci_default, "refined": uci_refined}[recipe].table([])
+    assert f"so far: {len(listed)}, " in page
+    assert all(f"| {run['commit']} | {run['sets']} |" in page for run in listed)
+
+
 def test_the_readme_has_the_figures_of_the_last_run():
-    root = Path(__file__).parents[2]
-    found = {}
-    for recipe in ("default", "refined"):
-        text = (root / f"results/uci-{recipe}/rows.json").read_text(encoding="utf-8")
-        parts = json.loads(text)["parts"].values()
-        found[recipe] = [row for part in parts for row in part["rows"]]
+    found = {r: read_rows(ROOT / f"results/uci-{r}/rows.json") for r in RECIPES}
     expected = _recipes.beside(found)
-    readme = (root / "README.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert expected in readme, "put this into it:\n" + expected

@@ -1,10 +1,15 @@
 """Other libraries on the tables: parts, limits, failures, table, claims."""
 
+from pathlib import Path
+
 import pytest
 
 from benchmarks.environments import PeerError
 from experiments import datasets, uci_peers
-from experiments._harness import Work
+from experiments._harness import Work, read_rows
+from experiments._names import RECIPES
+
+ROOT = Path(__file__).parents[2]
 
 
 def made_rows(peer, name, density, coverage=0.9, splits=3):
@@ -97,7 +102,8 @@ def test_the_table_has_a_line_for_each_peer_and_names_what_failed():
     rows = made_rows("ngboost", "yacht", -0.3) + made_rows("bde", "yacht", -0.2)
     rows += [*made_rows("ngboost", "protein", -2.9), failed("bde", "protein")]
     text = uci_peers.table(rows)
-    assert "| yacht | NGBoost | 3 | 0.5 ± 0 | 1.58 | 0.70 | -0.3 ± " in text
+    start = "| yacht | NGBoost | 3 | 0.500 ± 0 | 1.58 ± 0.051 | 0.70 ± 0.05 | -0.300"
+    assert start in text
     assert "| yacht | bde | 3 |" in text
     assert "| protein | bde |" not in text
     assert "bde 1.2: its defaults." in text
@@ -135,6 +141,42 @@ def test_claims_on_intervals_and_on_one_peer_against_the_other():
     assert (trees.verdict, networks.verdict) == ("does not hold", "holds")
     assert trees.text.startswith("NGBoost: 90 %")
     assert against.verdict == "does not hold"
-    assert "lower on wine" in against.evidence
-    only = [row for row in rows if row["set"] == "yacht"]
-    assert uci_peers.claims(only)[-1].verdict == "holds"
+    assert "Better in 1 of 6 cells, level in 4, worse in 1 " in against.evidence
+    assert "; worse: wine (log density)." in against.evidence
+    yacht = [row for row in rows if row["set"] == "yacht"]
+    for row in yacht:
+        if row["peer"] == "bde":
+            row |= {"rmse": 0.4, "crps": 0.2}
+    assert uci_peers.claims(yacht)[-1].verdict == "holds"
+
+
+def test_ours_stand_beside_each_peer_over_the_splits_of_both():
+    peers = made_rows("ngboost", "yacht", -0.3) + made_rows("bde", "yacht", -0.2)
+    peers += [*made_rows("bde", "wine", -1.0), failed("ngboost", "wine")]
+    for row, gap in zip(peers, (0.1, 0.2, 0.3), strict=False):
+        row["crps"] = 0.3 + gap
+    ours = made_rows("", "yacht", -0.25, splits=4) + made_rows("", "wine", -1.0)
+    text = uci_peers.beside(peers, {"default": ours})
+    first, second = text.splitlines()
+    assert first.startswith("- default, against NGBoost: better in 2 of 3 cells, level")
+    assert first.endswith("; level: yacht (RMSE).")
+    level = "level: yacht (RMSE, CRPS), wine (RMSE, log density, CRPS)"
+    assert f"; {level}; worse: yacht (log density)." in second
+    table = uci_peers.gaps_table(peers, ours)
+    assert (
+        "| yacht | +0 ± 0, level | +0.05 ± 0, better | -0.2 ± 0.06, better |" in table
+    )
+
+
+def test_readme_and_docs_have_the_verdicts_of_the_last_run():
+    read = lambda name: read_rows(ROOT / f"results/{name}/rows.json")
+    peers, recipes = read("uci-peers"), {r: read(f"uci-{r}") for r in RECIPES}
+    expected = {
+        "README.md": uci_peers.beside(peers, recipes),
+        "docs/how-to/compare-honestly.md": uci_peers.gaps_table(
+            peers, recipes["refined"]
+        ),
+    }
+    for page, text in expected.items():
+        found = (ROOT / page).read_text(encoding="utf-8")
+        assert text in found, f"put this into {page}:\n{text}"
