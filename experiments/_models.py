@@ -333,7 +333,9 @@ def unpaired(ours: Row, other: Row) -> Gap:
 
 def paired(ours: list[Row], others: list[Row]) -> Gap:
     """Of the means over the same splits, by the differences split by split."""
-    gaps = np.array([a["error"] - b["error"] for a, b in zip(ours, others, strict=True)])
+    gaps = np.array(
+        [a["error"] - b["error"] for a, b in zip(ours, others, strict=True)]
+    )
     mean, n = float(gaps.mean()), len(gaps)
     if n < 2:
         return Gap(mean, float("nan"), float("nan"))

@@ -269,11 +269,16 @@ def error_claim(
     random, honest = ours
     for name in (name for name in names if name in models):
         others, other = models[name]
-        gaps = {"random splits": paired(random, others), BY_SUBJECT: unpaired(honest, other)}
+        gaps = {
+            "random splits": paired(random, others),
+            BY_SUBJECT: unpaired(honest, other),
+        }
         good += [is_so(gap) for gap in gaps.values()]
         shown = [f"{kind} {gap}" for kind, gap in gaps.items()]
         told.append(f"against {MODELS[name].label}: {', '.join(shown)}")
     if len(told) < len(names):
         return Claim(text, "not all models are there yet", "waits for results")
     about = f"error, {honest['epochs']} epochs, six gestures; "
-    return Claim(text, about + "; ".join(told), verdict(holds=all(good), partly=any(good)))
+    return Claim(
+        text, about + "; ".join(told), verdict(holds=all(good), partly=any(good))
+    )
