@@ -327,8 +327,7 @@ def unpaired(ours: Row, other: Row) -> Gap:
     """
     mean = ours["error"] - other["error"]
     se = float(np.hypot(standard_error(ours), standard_error(other)))
-    p = 2 * stats.norm.sf(abs(mean) / se) if se > 0 else float(mean == 0)
-    return Gap(mean, se, float(p))
+    return Gap(mean, se, p_value(mean, se, np.inf))
 
 
 def paired(ours: list[Row], others: list[Row]) -> Gap:
@@ -340,8 +339,14 @@ def paired(ours: list[Row], others: list[Row]) -> Gap:
     if n < 2:
         return Gap(mean, float("nan"), float("nan"))
     se = float(gaps.std(ddof=1) / np.sqrt(n))
-    p = 2 * stats.t.sf(abs(mean) / se, n - 1) if se > 0 else float(mean == 0)
-    return Gap(mean, se, float(p))
+    return Gap(mean, se, p_value(mean, se, n - 1))
+
+
+def p_value(mean: float, se: float, freedom: float) -> float:
+    """That a mean differs from 0 by so much, two-sided, by Student's t."""
+    if se == 0:
+        return float(mean == 0)
+    return float(2 * stats.t.sf(abs(mean) / se, freedom))
 
 
 def nodes_text(row: Row) -> str:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import jax.random as jr
 import numpy as np
-from scipy import stats
 
 from farrier import HorseshoeClassifier
 
@@ -32,6 +31,7 @@ from ._models import (
     network_of,
     nodes,
     nodes_text,
+    p_value,
     quantile,
     smallest_units,
     standard_error,
@@ -460,8 +460,8 @@ def filters_claim(ours: Row, mixture: Row) -> Claim:
     shares = [digit_shares(row["filters"]["largest"]) for row in (ours, mixture)]
     means = [float(share.mean()) for share in shares]
     se = float(np.hypot(*(share.std(ddof=1) / len(share) ** 0.5 for share in shares)))
-    _, p = stats.ttest_ind(*shares, equal_var=False)
-    most, more = means[0] > 0.5, means[0] > means[1] and float(p) < SIGNIFICANT
+    p = p_value(means[0] - means[1], se, min(len(share) for share in shares) - 1)
+    most, more = means[0] > 0.5, means[0] > means[1] and p < SIGNIFICANT
     return Claim(
         "Digits: \"HS-BNN's node sparsity encourages filters that correspond to digits "
         'or superpositions of digits".',

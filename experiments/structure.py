@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from farrier import HorseshoeClassifier
 from farrier.core.weights import MeanFieldWeights
@@ -27,7 +26,7 @@ from farrier.datasets import two_two_one
 from farrier.demo import weights_on
 
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
-from ._models import SIGNIFICANT, classified, fit_each, network_of
+from ._models import SIGNIFICANT, classified, fit_each, network_of, p_value
 from .plots import COLOURS, LABELS, Figure, legend_below, new_figure
 from .settings import arguments
 
@@ -368,7 +367,7 @@ def _finds_two(centred: list[Row], ours: list[Row]) -> tuple[str, str]:
         missed = [np.array(_missed([rows[s] for s in seeds])) for rows in pair]
         gaps = missed[0] - missed[1]
         mean, error = mean_and_error(gaps)
-        p = _p_value(gaps)
+        p = p_value(mean, error / 2, len(gaps) - 1)
         better.append(mean > 0 and p < SIGNIFICANT)
         told.append(
             f"{width} units: {mean:.1f} fewer missed, SE {error / 2:.1f}, p = {p:.2g}"
@@ -378,11 +377,3 @@ def _finds_two(centred: list[Row], ours: list[Row]) -> tuple[str, str]:
     text += f"{'; '.join(told)} (paired over data sets)"
     good = bool(better) and all(better)
     return text, verdict(holds=exact and good, partly=exact or good)
-
-
-def _p_value(gaps: np.ndarray) -> float:
-    """Of a mean difference of 0, two-sided, by Student's t."""
-    if np.ptp(gaps) == 0:
-        return float(gaps[0] == 0)
-    _, p = stats.ttest_1samp(gaps, 0.0)
-    return float(p)
