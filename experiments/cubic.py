@@ -1,9 +1,15 @@
 """How a network copes with far too many units: y = x^3 + N(0, 9), 20 points.
 
 Gaussian and horseshoe priors at several widths, under two protocols. "paper": 1000
-iterations, Gamma(6, 6) on the noise's precision, the exact bound from the first step.
-"converged": the estimator's defaults, a warm-up of the divergences and a weak prior on
-the noise, trained until the bound has nothing left to gain.
+iterations, Gamma(6, 6) on the noise's precision, the ELBO as objective from the first
+step. "converged": the estimator's defaults, KL annealing and a weak prior on the noise,
+trained until the ELBO has nothing left to gain.
+
+Under the paper's own protocol the difference between the priors does not show: neither
+network predicts worse when it is wide. It shows under the other protocol, and there it
+is one of optimisation. KL annealing leads the horseshoe network to a good fit, where it
+stays; but the ELBO of a constant prediction is higher than that of the good fit, which
+is thus a local optimum ([which fits the ELBO prefers](../selection/table.md)).
 
 The committed rows of "paper" were made with auxiliary variables for the half-Cauchy
 distributions, set to their optimum after each step, at the commits in the manifest.
@@ -38,7 +44,7 @@ TARGET_VARIANCE = 4**6 / 7 + NOISE_VARIANCE  # of y, x uniform on [-4, 4]
 SMALL_LOSS = 0.1  # nats a point: a drop of less than this is none
 TITLES = {
     "paper": "As in the paper: {} iterations, Gamma(6, 6)",
-    "converged": "To convergence: warm-up, weak noise prior",
+    "converged": "To convergence: KL annealing, weak noise prior",
 }
 
 PLAN = ("widths", "priors", "protocols")  # which parts there are
@@ -260,11 +266,16 @@ def paired(rows: list[Row], one: Row, other: Row) -> tuple[float, float]:
 
 
 def claims(rows: list[Row]) -> list[Claim]:
-    """For each protocol: who loses by being wide, and who is better when wide.
+    """What the paper says of the cubic, in its words, under each protocol.
 
-    "holds": the paired difference is over two standard errors in the claimed direction
-    (for "no loss": it is less than 0.1 nats). "holds partly": the direction is right
-    (for "no loss": less is lost than by the Gaussian prior).
+    Differences are paired over data sets and count where they are over two standard
+    errors.
+
+    1. holds: the Gaussian network loses over 0.1 nats from the smallest width to the
+       largest.
+    2. holds: the horseshoe network loses less than 0.1 nats that way, and over 0.1 nats
+       less than the Gaussian one; partly: one of the two.
+    3. holds: at the largest width the horseshoe network is better.
     """
     found = []
     for protocol in dict.fromkeys(row["protocol"] for row in rows):
@@ -276,7 +287,6 @@ def claims(rows: list[Row]) -> list[Claim]:
 def _claims_of(protocol: str, rows: list[Row]) -> list[Claim]:
     widths = sorted({row["width"] for row in rows})
     low, high = widths[0], widths[-1]
-    wide, narrow = {"width": high}, {"width": low}
     complete = all(
         where(rows, prior=prior, width=width)
         for prior in ("gaussian", "horseshoe")
@@ -284,37 +294,56 @@ def _claims_of(protocol: str, rows: list[Row]) -> list[Claim]:
     )
     about = f"{title(protocol, rows)}: "
     texts = (
-        f"{about}the Gaussian network predicts worse when it is wide",
-        f"{about}the horseshoe network does not",
-        f"{about}when wide, the horseshoe network predicts better",
+        f'{about}"The performance of the BNN with Gaussian priors quickly deteriorates '
+        'with increasing capacity"',
+        f'{about}"HS-BNN [...] is more robust to model misspecification showing only a '
+        'marginal drop in predictive performance with increasing number of units"',
+        f'{about}"our prior prevents the BNN from under-fitting even when the number '
+        'of nodes required is grossly over-estimated"',
     )
     if not complete or low == high:
         waits = "not all widths and priors are there yet"
         return [Claim(text, waits, "waits for results") for text in texts]
-    lost, lost_error = paired(
-        rows, narrow | {"prior": "gaussian"}, wide | {"prior": "gaussian"}
+
+    def lost(prior: str) -> dict[int, float]:
+        """Nats a point, from the smallest to the largest width, by data set."""
+        narrow, wide = (
+            {r["seed"]: r["log_likelihood"] for r in where(rows, prior=prior, width=w)}
+            for w in (low, high)
+        )
+        return {seed: narrow[seed] - wide[seed] for seed in narrow.keys() & wide}
+
+    by_prior = {prior: lost(prior) for prior in ("gaussian", "horseshoe")}
+    (theirs, theirs_error), (ours, ours_error) = (
+        mean_and_error(losses.values()) for losses in by_prior.values()
     )
-    kept, kept_error = paired(
-        rows, narrow | {"prior": "horseshoe"}, wide | {"prior": "horseshoe"}
+    more, more_error = mean_and_error(
+        by_prior["gaussian"][seed] - loss
+        for seed, loss in by_prior["horseshoe"].items()
+        if seed in by_prior["gaussian"]
     )
+    wide = {"width": high}
     gain, gain_error = paired(
         rows, wide | {"prior": "horseshoe"}, wide | {"prior": "gaussian"}
     )
     span = f"from {low} to {high} units"
+    small, robust = ours < SMALL_LOSS, more > max(more_error, SMALL_LOSS)
     return [
         Claim(
             texts[0],
-            f"{lost:+.2f} ± {lost_error:.2f} nats a point lost {span}",
-            verdict(holds=lost > lost_error, partly=lost > 0),
+            f"{theirs:+.2f} ± {theirs_error:.2f} nats a point lost {span}",
+            verdict(holds=theirs > max(theirs_error, SMALL_LOSS), partly=False),
         ),
         Claim(
             texts[1],
-            f"{kept:+.2f} ± {kept_error:.2f} nats a point lost {span}",
-            verdict(holds=kept < SMALL_LOSS, partly=kept < lost),
+            f"{ours:+.2f} ± {ours_error:.2f} nats a point lost {span}, which is less "
+            f"than the Gaussian network loses by {more:+.2f} ± {more_error:.2f}",
+            verdict(holds=small and robust, partly=small or robust),
         ),
         Claim(
             texts[2],
-            f"{gain:+.2f} ± {gain_error:.2f} nats a point at {high} units",
-            verdict(holds=gain > gain_error, partly=gain > 0),
+            f"{gain:+.2f} ± {gain_error:.2f} nats a point over the Gaussian network at "
+            f"{high} units",
+            verdict(holds=gain > gain_error, partly=False),
         ),
     ]

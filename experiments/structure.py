@@ -2,9 +2,14 @@
 
 1000 points on [-1, 1]^2, labelled by a network with two hidden nodes, are learned by
 networks that are far too wide, under the Gaussian prior and under both forms of the
-horseshoe. Nodes are counted in two ways. "on": their share in what they feed is over 1
-per cent (`widths_`). "weights": the norm of the expected weights into them is over 5
-per cent of the largest norm, which is what the paper looks at.
+horseshoe. Our labels are drawn from probabilities, and on a quarter of the square both
+labels are equally likely; those of the paper are "(nearly) linearly separable".
+
+Nodes are counted in two ways. "on": their share in what they feed is over 1 per cent
+(`widths_`); verdicts go by this one. "weights": the norm of the expected weights into
+them is over 5 per cent of the largest norm, which is what the paper's figure shows. The
+two differ for the Gaussian prior: nodes with large weights that the output does not use
+are off.
 """
 
 from collections.abc import Callable
@@ -21,12 +26,13 @@ from farrier.datasets import two_two_one
 from farrier.demo import weights_on
 
 from ._harness import Claim, Row, Work, markdown, mean_and_error, verdict, where
-from ._models import classified, fit_each, network_of
+from ._models import SIGNIFICANT, classified, fit_each, network_of, p_value
 from .plots import COLOURS, LABELS, Figure, legend_below, new_figure
 from .settings import arguments
 
 HOURS = "about 5 minutes on 2 cores"
 TRUE_NODES = 2
+SMALL_EXCESS = 0.01  # of the error rate: this near to the least one is an easy fit
 SHOWN = 15  # units of a wide network whose weights are drawn
 MEASURES = {
     "nodes_on": "nodes on: share in the output over 1 %",
@@ -240,66 +246,134 @@ def table(rows: list[Row]) -> str:
     columns = ["prior", "units", "true nodes", "published", "on (range)"]
     columns += ["weights (range)", "test error (%)", "log-likelihood", "data sets"]
     return markdown(columns, lines) + (
-        "\nOn: nodes whose share in the output is over 1 %. Weights: nodes whose "
-        "expected weights have a norm over 5 % of the largest, the paper's measure. ± "
-        "two standard errors over data sets; log-likelihood in nats a point.\n"
+        "\nOn: nodes whose share in the output is over 1 %, by which the verdicts go. "
+        "Weights: nodes whose expected weights have a norm over 5 % of the largest, as "
+        "in the paper's figure. The least possible test error is "
+        f"{100 * least_error():.1f} %. ± two standard errors over data sets; "
+        "log-likelihood in nats a point.\n"
     )
+
+
+def least_error(cells: int = 1_000) -> float:
+    """Expected error rate of the rule that knows the odds of `two_two_one`.
+
+    The mean of min(p, 1 - p) over the square, by the midpoints of cells^2 cells.
+    """
+    middles = (2 * np.arange(cells) + 1) / cells - 1
+    x1, x2 = np.meshgrid(middles, middles)
+    odds = 10 * (np.maximum(x1 + x2, 0) - np.maximum(x1 - x2, 0))
+    return float(np.mean(1 / (1 + np.exp(np.abs(odds)))))
 
 
 def claims(rows: list[Row]) -> list[Claim]:
-    """Whether the two nodes are found, and by which form of the prior.
+    """What the paper says of this problem, in its words; nodes on are `widths_`.
 
-    1. holds: two nodes on in every run; partly: in more than half of the runs.
-    2. holds: over half of the Gaussian network's units have weights over 5 % of the
-       largest, on average, at every width; partly: it has more such units than the
-       horseshoe at every width.
-    3. holds: at the largest width the non-centred form has fewer such units than the
-       centred one, by over two standard errors; partly: fewer.
+    1. holds: the mean test error of each model, at each width, is under one point over
+       the least possible one; partly: of some.
+    2. holds: over half of the Gaussian network's nodes are on, on average, at every
+       width; partly: at some.
+    3. holds: under half of the nodes are on in every run of both forms of the
+       horseshoe; partly: in some runs.
+    4. holds: the centred form misses the two nodes in over half of its runs at every
+       width; partly: at one.
+    5. holds: the non-centred form has two nodes on in every run, and misses fewer than
+       the centred form with p < 0.05 at every width; partly: one of the two.
     """
-    ours, gaussian = where(rows, prior="horseshoe"), where(rows, prior="gaussian")
-    centred = where(rows, prior="centred-horseshoe")
-    widths = sorted({row["width"] for row in rows})
+    priors = ("gaussian", "centred-horseshoe", "horseshoe")
+    by_prior = {prior: where(rows, prior=prior) for prior in priors}
     texts = (
-        "The horseshoe network finds the nodes that are needed, however wide it is",
-        "The Gaussian network uses all the units that it has",
-        "The non-centred form turns units off that the centred form leaves on",
+        '2-2-1 labels: "all three models are able to easily fit the data and provide '
+        'high predictive accuracy".',
+        '2-2-1 labels: "the BNN with Gaussian priors does not exhibit sparsity".',
+        '2-2-1 labels: "models employing the horseshoe prior are able to prune units '
+        'away".',
+        '2-2-1 labels: "the centered parameterization struggles to recover the true '
+        'structure of the underlying network".',
+        '2-2-1 labels: "The non-centered parameterization however does significantly '
+        'better and prunes away all but two units".',
     )
-    if not (ours and gaussian and centred):
+    if not all(by_prior.values()):
         waits = "not all priors are there yet"
         return [Claim(text, waits, "waits for results") for text in texts]
-    right = float(np.mean([row["nodes_on"] == TRUE_NODES for row in ours]))
-
-    def by_width(of: list[Row]) -> list[float]:
-        return [
-            float(np.mean([row["weights_on"] for row in where(of, width=width)]))
-            for width in widths
-        ]
-
-    used, kept = by_width(gaussian), by_width(ours)
-    half = all(count > width / 2 for count, width in zip(used, widths, strict=True))
-    more = all(count > less for count, less in zip(used, kept, strict=True))
-    wide = {"width": widths[-1]}
-    left, left_error = mean_and_error(r["weights_on"] for r in where(centred, **wide))
-    own, own_error = mean_and_error(r["weights_on"] for r in where(ours, **wide))
-    shown = ", ".join(
-        f"{count:.1f} of {width}" for count, width in zip(used, widths, strict=True)
+    gaussian, centred, ours = by_prior.values()
+    found = (
+        _fits(by_prior),
+        _stays_wide(gaussian),
+        _prunes([*centred, *ours]),
+        _struggles(centred),
+        _finds_two(centred, ours),
     )
-    error = float(np.hypot(left_error, own_error))
-    return [
-        Claim(
-            texts[0],
-            f"two nodes on in {right:.0%} of {len(ours)} runs",
-            verdict(holds=right == 1, partly=right > 0.5),
-        ),
-        Claim(
-            texts[1],
-            f"units with weights over 5 % of the largest: {shown}",
-            verdict(holds=half, partly=more),
-        ),
-        Claim(
-            texts[2],
-            f"units with weights over 5 % of the largest, at {widths[-1]} units: "
-            f"{own:.1f} ± {own_error:.1f} against {left:.1f} ± {left_error:.1f}",
-            verdict(holds=left - own > error, partly=left > own),
-        ),
-    ]
+    return [Claim(text, *rest) for text, rest in zip(texts, found, strict=True)]
+
+
+def _widths(rows: list[Row]) -> list[int]:
+    return sorted({row["width"] for row in rows})
+
+
+def _fits(by_prior: dict[str, list[Row]]) -> tuple[str, str]:
+    least, near, told = least_error(), [], []
+    for prior, rows in by_prior.items():
+        for width in _widths(rows):
+            errors = (row["error_rate"] for row in where(rows, width=width))
+            mean, error = mean_and_error(errors)
+            near.append(mean - least < SMALL_EXCESS)
+            excess = f"{100 * (mean - least):+.1f} ± {100 * error:.1f}"
+            told.append(f"{prior}, {width} units: {excess}")
+    text = f"test error over the least possible one, {100 * least:.1f} %, in points: "
+    return text + "; ".join(told), verdict(holds=all(near), partly=any(near))
+
+
+def _stays_wide(gaussian: list[Row]) -> tuple[str, str]:
+    used, told = [], []
+    for width in _widths(gaussian):
+        here = where(gaussian, width=width)
+        on, weights = (float(np.mean([row[key] for row in here])) for key in MEASURES)
+        used.append(on > width / 2)
+        told.append(f"{on:.1f} ({weights:.1f}) of {width}")
+    text = "nodes on (weights over 5 % of the largest), mean: "
+    return text + ", ".join(told), verdict(holds=all(used), partly=any(used))
+
+
+def _prunes(rows: list[Row]) -> tuple[str, str]:
+    few = [row["nodes_on"] < row["width"] / 2 for row in rows]
+    text = f"under half of the nodes on in {sum(few)} of {len(few)} runs"
+    return text, verdict(holds=all(few), partly=any(few))
+
+
+def _missed(rows: list[Row]) -> list[int]:
+    """How far each run is from the true number of nodes."""
+    return [abs(row["nodes_on"] - TRUE_NODES) for row in rows]
+
+
+def _struggles(centred: list[Row]) -> tuple[str, str]:
+    most, told = [], []
+    for width in _widths(centred):
+        missed = _missed(where(centred, width=width))
+        most.append(2 * np.count_nonzero(missed) > len(missed))
+        found = len(missed) - np.count_nonzero(missed)
+        told.append(f"{width} units: two nodes on in {found} of {len(missed)} runs")
+    return "; ".join(told), verdict(holds=all(most), partly=any(most))
+
+
+def _finds_two(centred: list[Row], ours: list[Row]) -> tuple[str, str]:
+    exact = not any(_missed(ours))
+    better, told = [], []
+    for width in _widths(ours):
+        pair = [
+            {row["seed"]: row for row in where(rows, width=width)}
+            for rows in (centred, ours)
+        ]
+        seeds = sorted(pair[0].keys() & pair[1])
+        missed = [np.array(_missed([rows[s] for s in seeds])) for rows in pair]
+        gaps = missed[0] - missed[1]
+        mean, error = mean_and_error(gaps)
+        p = p_value(mean, error / 2, len(gaps) - 1)
+        better.append(mean > 0 and p < SIGNIFICANT)
+        told.append(
+            f"{width} units: {mean:.1f} fewer missed, SE {error / 2:.1f}, p = {p:.2g}"
+        )
+    right = len(ours) - int(np.count_nonzero(_missed(ours)))
+    text = f"two nodes on in {right} of {len(ours)} runs; against the centred form, "
+    text += f"{'; '.join(told)} (paired over data sets)"
+    good = bool(better) and all(better)
+    return text, verdict(holds=exact and good, partly=exact or good)

@@ -48,24 +48,41 @@ def on_set(name, seed, density, **other):
 
 
 def test_verdicts_follow_the_rows(rows):
+    for row in where(rows, set="labels"):
+        row["nodes_on"] = UNITS_ON[row["prior"]]
+    for row in where(rows, set="yacht", prior="exponential"):
+        row["log_likelihood"] -= 0.1
+        row["rmse"] += 0.1
     claims = ablation.claims(rows)
-    assert [claim.verdict for claim in claims] == ["holds"] * 5
+    assert [claim.verdict for claim in claims] == ["holds"] * 7
     assert "39% ± 1%" in claims[0].evidence
-    assert "+7.0 ± 0.0 units" in claims[1].evidence
-    assert claims[3].evidence.startswith("yacht: log-likelihood -1.40 ± ")
-    assert claims[4].evidence.startswith("energy: log-likelihood -1.00 ± ")
+    assert "log-likelihood -0.10 ± 0.00, RMSE +0.10 ± 0.00" in claims[1].evidence
+    assert "+7.0 ± 0.0 nodes on" in claims[2].evidence
+    assert claims[5].evidence.startswith("yacht: log-likelihood -1.40 ± ")
+    assert claims[6].evidence.startswith("energy: log-likelihood -1.00 ± ")
     for row in where(rows, set="yacht"):
         row["log_likelihood"] -= 5 * (row["prior"] == "horseshoe")
+        row["rmse"] += 5 * (row["prior"] == "horseshoe")
     for row in where(rows, set="labels"):
-        row["norms"][0], row["weights_on"] = 8.0, 2
+        row["norms"][0], row["nodes_on"] = 8.0, 2
     verdicts = [claim.verdict for claim in ablation.claims(rows)]
-    assert verdicts == ["does not hold"] * 3 + ["holds"] * 2
+    assert verdicts == ["does not hold"] * 5 + ["holds"] * 2
+
+
+def test_nodes_on_and_not_norms_decide_on_sparsity(rows):
+    """The fixture has two nodes on everywhere, and more norms over 5 per cent."""
+    claims = ablation.claims(rows)
+    assert [claim.verdict for claim in claims[2:4]] == ["does not hold"] * 2
+    assert "weights over 5 % of the largest: +7.0 ± 0.0" in claims[2].evidence
+    for row in where(rows, set="labels", prior="exponential"):
+        row["nodes_on"] = 5
+    assert ablation.claims(rows)[3].verdict == "holds partly"
 
 
 def test_rows_of_other_choices_are_not_taken_for_the_default(rows):
     for row in where(rows, draws="batch"):
         row["set"] = "yacht"  # where the other priors and the other noise are
-    draws = ablation.claims(rows)[4]
+    draws = ablation.claims(rows)[6]
     assert draws.evidence.startswith("yacht: log-likelihood -0.70 ± ")
 
 

@@ -42,9 +42,21 @@ def test_verdicts_follow_the_rows(rows):
     verdicts = [claim.verdict for claim in cubic.claims(rows)]
     assert verdicts[:3] == ["holds"] * 3
     assert verdicts[3:] == ["does not hold"] * 3
+    assert '"HS-BNN [...] is more robust' in cubic.claims(rows)[1].text
     evidence = cubic.claims(rows)[0].evidence
     assert evidence.startswith("+1.40 ± 0.03")
     assert "from 10 to 1000 units" in evidence
+
+
+def test_a_difference_too_small_to_matter_is_none(rows):
+    """0.05 nats, the same in each data set: over two standard errors, and nothing."""
+    for row in rows:
+        row["log_likelihood"] = -4.0 - 0.05 * (
+            row["width"] == 1_000 and row["prior"] == "gaussian"
+        )
+    verdicts = [claim.verdict for claim in cubic.claims(rows)]
+    assert verdicts == ["does not hold", "holds partly", "holds"] * 2
+    assert "+0.05 ± 0.00" in cubic.claims(rows)[1].evidence
 
 
 def test_half_of_the_parts_give_no_verdict(rows):
@@ -75,7 +87,7 @@ def test_the_figures_have_a_panel_for_each_prior_and_width(rows):
     figures = cubic.render(rows)
     assert set(figures) == {"bands_converged", "bands_paper", "log_likelihood"}
     titles = [axes.get_title() for axes in figures["bands_paper"].axes]
-    assert titles[0] == "Gaussian, 10 units, 3 on"
+    assert titles[0] == "Gaussian, 10 nodes, 3 active"
     assert len(titles) == 4
     left, right = figures["log_likelihood"].axes
     assert "Gamma(6, 6)" in right.get_title()

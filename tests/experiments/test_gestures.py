@@ -47,27 +47,53 @@ def test_the_table_has_both_kinds_of_split():
     assert "40 - 30" in text
 
 
+def claims_on(ours, gaussian=(0.02, 0.03), honest=0.1):
+    rows = made_rows(errors=ours, honest=honest) + made_rows("gaussian", gaussian)
+    return gestures.claims(rows + made_rows("vmg") + made_rows("scale-mixture"))
+
+
 @pytest.mark.parametrize(
-    ("errors", "expected"),
+    ("errors", "honest", "expected"),
     [
-        ((0.02, 0.03), "holds"),
-        ((0.026, 0.037), "holds partly"),
-        ((0.12, 0.13), "does not hold"),
+        ((0.0101, 0.02), 0.05, "holds"),
+        ((0.0101, 0.02), 0.09, "holds partly"),
+        ((0.0201, 0.03), 0.05, "holds partly"),
+        ((0.0, 0.03), 0.09, "does not hold"),
+        ((0.0301, 0.04), 0.15, "does not hold"),
     ],
 )
-def test_the_verdict_goes_split_by_split(errors, expected):
-    rows = (
-        made_rows(errors=errors) + made_rows("vmg") + made_rows("gaussian", (0.5, 0.6))
-    )
-    claim, _ = gestures.claims(rows)
+def test_better_is_significant_in_both_kinds_of_split(errors, honest, expected):
+    claim = claims_on(errors, honest=honest)[0]
     assert claim.verdict == expected
-    assert "VMG 2.50%" in claim.evidence
+    assert claim.text.endswith('"HS-BNN significantly outperforms BNN".')
+    assert "by subject" in claim.evidence
 
 
-def test_sparsity_is_that_of_the_split_by_subject():
-    rows = made_rows() + made_rows("gaussian", on=(400, 400))
-    _, claim = gestures.claims(rows)
-    assert claim.verdict == "holds"
+@pytest.mark.parametrize(
+    ("errors", "honest", "expected"),
+    [
+        ((0.025, 0.025), 0.1, "holds"),
+        ((0.0301, 0.04), 0.1, "holds partly"),
+        ((0.0101, 0.02), 0.05, "does not hold"),
+        ((0.0301, 0.04), 0.15, "does not hold"),
+    ],
+)
+def test_competitive_is_within_two_errors_either_way(errors, honest, expected):
+    claim = claims_on(errors, honest=honest)[1]
+    assert claim.verdict == expected
+    assert "against VMG" in claim.evidence
+    assert "against SM-BNN" in claim.evidence
+
+
+def test_sparsity_goes_by_the_widths_of_the_split_by_subject():
+    rows = made_rows() + made_rows("gaussian")
+    assert gestures.claims(rows)[2].verdict == "holds"
+    for row in rows:
+        row["nodes_on"] = [400, 341]
+    claim = gestures.claims(rows)[2]
+    assert claim.verdict == "does not hold"
+    assert "400 - 341 (40 - 30) of 400 - 400" in claim.evidence
+    assert gestures.claims(rows)[1].verdict == "waits for results"
     assert gestures.claims(made_rows()) == []
 
 

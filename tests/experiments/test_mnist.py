@@ -5,17 +5,21 @@ import dataclasses
 import jax.random as jr
 import numpy as np
 import pytest
+from scipy import stats
 
-from experiments import mnist
+from experiments import datasets, mnist
 from experiments._models import (
     DECADES,
     MODELS,
     SMALLEST,
+    Gap,
     classified,
     nodes,
+    paired,
     quantile,
     smallest_units,
-    sparsity_claim,
+    turned_off_claim,
+    unpaired,
 )
 from experiments.settings import arguments
 from farrier import HorseshoeClassifier
@@ -31,7 +35,7 @@ def model():
         return HorseshoeClassifier((12, 6), **arguments(settings)).fit(X, y)
 
 
-def made_row(name="horseshoe", width=400, error=0.02, on=(40, 30), median=1e-4):
+def made_row(name="horseshoe", width=400, error=0.02, on=(50, 40), median=1e-4):
     edges = len(DECADES) - 1
     density = np.zeros(edges)
     density[np.searchsorted(DECADES, np.log10(median)) - 1] = 1.0
@@ -46,8 +50,8 @@ def made_row(name="horseshoe", width=400, error=0.02, on=(40, 30), median=1e-4):
         "test_rows": 10_000,
         "error": error,
         "log_density": -0.08,
-        "nodes_on": [50, 40],
-        "norms_on": [*on],
+        "nodes_on": [*on],
+        "norms_on": [40, 30],
         "norms": [np.geomspace(1, 1e-3, width).tolist()] * 2,
         "smallest": [[unit] * SMALLEST] * 2,
         "filters": {"largest": [picture] * 10, "smallest": [picture] * 10},
@@ -121,31 +125,131 @@ def test_the_table_states_error_and_epochs():
     assert "40 - 30" in text
 
 
+def test_shares_of_test_rows_are_compared_as_two_proportions():
+    """0.024 - 0.020 over sqrt(0.024 * 0.976 / 10^4 + 0.02 * 0.98 / 10^4) is 1.9284."""
+    gap = unpaired(made_row(error=0.024), made_row("gaussian", error=0.02))
+    assert gap.mean / gap.se == pytest.approx(1.9284, abs=1e-4)
+    assert gap.p == pytest.approx(0.0538, abs=1e-4)  # 2 (1 - Phi(1.9284)), from tables
+    draws = np.random.default_rng(0).binomial(10_000, [[0.024, 0.02]] * 200_000)
+    spread = (draws[:, 0] - draws[:, 1]).std() / 10_000
+    assert gap.se == pytest.approx(spread, rel=0.01)
+    assert unpaired(made_row(), made_row()).p == 1
+
+
+def test_splits_are_compared_in_pairs():
+    random = np.random.default_rng(0)
+    hard, noise = random.uniform(0, 0.3, 5), random.normal(0, 1e-3, 5)
+    ours = [{"error": e + d} for e, d in zip(hard, noise, strict=True)]
+    others = [{"error": e} for e in hard]
+    gap, test = paired(ours, others), stats.ttest_1samp(noise, 0)
+    assert gap.p == pytest.approx(test.pvalue)
+    assert gap.se == pytest.approx(stats.sem(noise))
+    assert np.isnan(paired(ours[:1], others[:1]).p)
+
+
+def test_better_is_a_p_value_and_comparable_is_two_errors_either_way():
+    assert Gap(-0.01, 0.005, 0.049).significantly_better
+    assert not Gap(-0.01, 0.005, 0.051).significantly_better
+    assert not Gap(0.01, 0.005, 0.001).significantly_better
+    for sign in (-1, 1):
+        assert Gap(sign * 0.0099, 0.005, 0.05).comparable
+        assert not Gap(sign * 0.0101, 0.005, 0.05).comparable
+    assert Gap(0.0101, 0.005, 0.04).worse
+    assert not Gap(-0.0101, 0.005, 0.04).worse
+
+
+def all_widths(ours, others, name):
+    pairs = zip(mnist.PAPER_WIDTHS, ours, others, strict=True)
+    return [
+        row
+        for width, own, other in pairs
+        for row in (
+            made_row(width=width, error=own),
+            made_row(name, width=width, error=other),
+        )
+    ]
+
+
 @pytest.mark.parametrize(
-    ("error", "expected"),
-    [(0.020, "holds"), (0.023, "holds"), (0.027, "holds partly")],
+    ("name", "ours", "expected"),
+    [
+        ("gaussian", (0.014, 0.014, 0.014), "holds"),
+        ("gaussian", (0.014, 0.014, 0.019), "holds partly"),
+        ("gaussian", (0.019, 0.019, 0.03), "does not hold"),
+        ("scale-mixture", (0.019, 0.021, 0.02), "holds"),
+        ("scale-mixture", (0.019, 0.014, 0.026), "holds partly"),
+        ("scale-mixture", (0.014, 0.014, 0.014), "does not hold"),
+        ("vmg", (0.026, 0.026, 0.026), "holds"),
+        ("vmg", (0.026, 0.02, 0.02), "holds partly"),
+        ("vmg", (0.021, 0.02, 0.014), "does not hold"),
+    ],
 )
-def test_the_verdict_on_the_error_goes_by_its_standard_error(error, expected):
-    others = {"gaussian": made_row("gaussian"), "vmg": made_row("vmg", error=0.05)}
-    claim = mnist.error_claim(400, made_row(error=error), others)
-    assert claim.verdict == expected
-    assert "BNN 2.00%" in claim.evidence
+def test_errors_are_judged_in_the_words_of_the_paper(name, ours, expected):
+    rows = all_widths(ours, (0.02,) * 3, name)
+    index = ("gaussian", "scale-mixture", "vmg").index(name)
+    claims = mnist.claims(rows)
+    assert claims[index].verdict == expected
+    assert "not run" not in claims[index].evidence
+    others = {claim.verdict for claim in claims[:3]} - {expected}
+    assert others <= {"waits for results"}
 
 
-def test_an_error_far_above_the_others_does_not_hold():
-    others = {"gaussian": made_row("gaussian")}
-    assert mnist.error_claim(400, made_row(error=0.04), others).verdict == (
-        "does not hold"
-    )
+def test_a_claim_across_architectures_needs_all_of_them():
+    rows = all_widths((0.014,) * 3, (0.02,) * 3, "gaussian")[:4]
+    claim = mnist.claims(rows)[0]
+    assert claim.verdict == "holds partly"
+    assert "not run: 1200-1200" in claim.evidence
+    assert "400-400, 100 epochs: 1.40% against 2.00% (-0.60 points" in claim.evidence
 
 
 @pytest.mark.parametrize(
     ("on", "expected"),
     [((40, 30), "holds"), ((40, 300), "holds partly"), ((400, 400), "does not hold")],
 )
-def test_the_verdict_on_sparsity_goes_layer_by_layer(on, expected):
-    other = {"gaussian": made_row("gaussian", on=(200, 200))}
-    assert sparsity_claim(made_row(on=on), other).verdict == expected
+def test_what_is_off_goes_by_the_widths(on, expected):
+    """The norms are over the limit for 40 and 30 units in all three."""
+    assert turned_off_claim("", [made_row(on=on)]).verdict == expected
+    evidence = turned_off_claim("", [made_row(on=on)]).evidence
+    assert f"{on[0]} - {on[1]} (40 - 30) of 400 - 400" in evidence
+    other = made_row("gaussian", on=(200, 200))
+    claim = mnist.concentration_claim({400: {"horseshoe": made_row(on=on)}})
+    assert claim.verdict == "does not hold"
+    both = {400: {"horseshoe": made_row(on=on), "gaussian": other}}
+    assert mnist.concentration_claim(both).verdict == expected
+
+
+def test_mean_digits_are_those_of_the_training_rows(shared_data):
+    made = mnist.mean_digits(*datasets.mnist(shared_data))
+    np.testing.assert_array_equal(np.load(mnist.MEAN_DIGITS), made)
+
+
+def picture_of(pixels):
+    return {"norm": 1.0, "unit": 0.01, "pixels": np.rint(pixels).astype(int).tolist()}
+
+
+def test_a_superposition_of_digits_is_one_and_an_edge_is_not():
+    random = np.random.default_rng(0)
+    means = np.load(mnist.MEAN_DIGITS).astype(float)
+    digits = [picture_of(random.normal(size=10) @ means) for _ in range(10)]
+    assert mnist.digit_shares(digits).min() > 0.99
+    # Of pixels of noise, 10 of 784 dimensions are in the span.
+    noise = [picture_of(random.normal(0, 100, 784)) for _ in range(400)]
+    shares = mnist.digit_shares(noise)
+    error = 5 * shares.std() / len(shares) ** 0.5
+    assert abs(shares.mean() - 10 / 784) < error
+    ours, mixture = made_row(), made_row("scale-mixture")
+    ours["filters"], mixture["filters"] = {"largest": digits}, {"largest": noise[:10]}
+    assert mnist.filters_claim(ours, mixture).verdict == "holds"
+    assert mnist.filters_claim(mixture, ours).verdict == "does not hold"
+    assert mnist.filters_claim(ours, ours).verdict == "holds partly"
+
+
+def test_filters_are_black_beside_larger_ones():
+    ours, mixture = made_row(), made_row("scale-mixture")
+    assert mnist.black_claim(ours, mixture).verdict == "does not hold"
+    small = [picture | {"unit": 1e-5} for picture in ours["filters"]["smallest"]]
+    ours["filters"] = {"smallest": small}
+    assert mnist.black_claim(ours, mixture).verdict == "holds"
 
 
 def test_claims_on_the_smallest_units():
@@ -176,7 +280,7 @@ def test_quantiles_of_sizes_are_read_off_their_density(model):
 def test_claims_wait_for_something_to_compare():
     assert mnist.claims([made_row()]) == []
     rows = [made_row(), made_row("scale-mixture"), made_row(width=1200)]
-    assert len(mnist.claims(rows)) == 4
+    assert len(mnist.claims(rows)) == 3 + 2 + 3 + 1
 
 
 def test_figures_name_models_and_axes():

@@ -29,15 +29,16 @@ def work_in(folder, rows=()):
 
 def test_pixels_are_ranked_then_chosen_then_tested(tmp_path):
     names = list(pruned.parts(pruned.FULL, tmp_path))
-    assert names[0] == "compacted/weight 1"
+    assert names[0] == "ranked/weight 1"
     tried = [f"choose/weight 1/{pixels}" for pixels in (100, 200, 300, 400)]
-    assert names[1:-1] == tried
-    assert names[-1] == "final/weight 1"
+    assert names[1:-2] == tried
+    assert names[-2:] == ["compacted/weight 1", "final/weight 1"]
 
 
 def test_only_the_last_part_depends_on_all_numbers_of_pixels():
     fewer = replace(pruned.FULL, pixels=(100,))
-    kinds = {"compacted/x": True, "choose/x/100": True, "final/x": False}
+    kinds = {"ranked/x": True, "compacted/x": True}
+    kinds |= {"choose/x/100": True, "final/x": False}
     for part, is_same in kinds.items():
         pair = [pruned.settings_of(c, part) for c in (pruned.FULL, fewer)]
         assert (pair[0] == pair[1]) is is_same
@@ -57,12 +58,49 @@ def test_the_rule_takes_the_fewest_pixels_that_are_as_good():
     assert pruned.chosen(rows)["kept"][0] == 200
 
 
+def test_digits_that_judge_the_pixels_are_not_in_what_ranks_them(tmp_path, monkeypatch):
+    """Ranking, widths and fits that are judged have seen the first digits alone."""
+    asked, seen = [], []
+    sizes = {"train": 60_000, "t10k": 10_000}
+
+    def mnist(folder, part="train"):
+        asked.append(part)
+        numbers = np.arange(sizes[part])  # stand for the pictures, in their order
+        return numbers[:, None], numbers
+
+    def small_network(config, kind, train, tested, work):
+        seen.append((kind, train, tested))
+
+    def fit_again(config, pixels, ranking, train, tested, work):
+        seen.append((ranking, train, tested))
+        return {}
+
+    monkeypatch.setattr(pruned.datasets, "mnist", mnist)
+    monkeypatch.setattr(pruned, "small_network", small_network)
+    monkeypatch.setattr(pruned, "fit_again", fit_again)
+    pruned.ranked(pruned.FULL, tmp_path, work_in(tmp_path))
+    pruned.judge(pruned.FULL, tmp_path, 100, work_in(tmp_path))
+    assert asked == ["train"] * 2
+    for ranking, (X, y), (X_held, y_held) in seen:
+        assert ranking == pruned.RANKED
+        assert (*X[:, 0],) == (*y,) == (*range(50_000),)
+        assert (*X_held[:, 0],) == (*y_held,) == (*range(50_000, 60_000),)
+    seen.clear()
+    judged = [made_row(pruned.CHOOSE, kept=(k, 8, 4)) for k in pruned.FULL.pixels]
+    pruned.compacted(pruned.FULL, tmp_path, work_in(tmp_path))
+    pruned.final(pruned.FULL, tmp_path, work_in(tmp_path, judged))
+    assert asked[2:] == ["train", "t10k"] * 2
+    for ranking, (X, _), (X_test, _) in seen:
+        assert ranking == pruned.COMPACTED
+        assert (len(X), len(X_test)) == (60_000, 10_000)
+
+
 def test_nothing_is_tested_before_all_are_judged(tmp_path):
     judged = [compacted_row(), made_row(pruned.CHOOSE, kept=(50, 8, 4))]
     with pytest.raises(FileNotFoundError, match=r"first; \[100\] are not"):
         pruned.final(pruned.SMOKE, tmp_path, work_in(tmp_path, judged))
     with pytest.raises(FileNotFoundError, match="ranked by the part 'compacted'"):
-        pruned.fit_again(pruned.SMOKE, 50, (), (), work_in(tmp_path))
+        pruned.fit_again(pruned.SMOKE, 50, pruned.COMPACTED, (), (), work_in(tmp_path))
 
 
 def test_a_network_sees_its_best_pixels_alone(tmp_path):
@@ -76,7 +114,9 @@ def test_a_network_sees_its_best_pixels_alone(tmp_path):
     work = work_in(tmp_path, [first])
     with pytest.warns(TrainingWarning):
         rows = [
-            pruned.fit_again(pruned.SMOKE, 5, (seen, y), (seen, y), work)
+            pruned.fit_again(
+                pruned.SMOKE, 5, pruned.COMPACTED, (seen, y), (seen, y), work
+            )
             for seen in (X, other)
         ]
     assert rows[0]["kept"] == [5, 3, 2]
@@ -90,11 +130,11 @@ def all_rows(error=0.0151):
 
 def test_the_table_has_what_is_left_beside_published_networks():
     text = pruned.table(all_rows())
-    name = "| farrier, 784-300-100, 100 epochs"
+    name = "| farrier, 784-300-100, 100 epochs, first run"
     assert f"{name} | 650-110-50 (60-110-50) | 1.80 ± 0.13 |" in text
     assert f"{name}, fitted again | 300-110-50 | 1.51 ± 0.12 |" in text
     assert "| 245-160-55 | 1.55 |" in text
-    assert "| 200-110-50 | 1.71 ± 0.13 |" in text
+    assert "| first run | 200-110-50 | 1.71 ± 0.13 |" in text
     assert "judged" not in pruned.table([compacted_row()])
 
 
@@ -102,7 +142,7 @@ def test_rows_name_their_kl_weight_where_it_was_constant():
     """Those of the first run have none: the weight fell during training."""
     rows = [compacted_row(), compacted_row(kl_weight=1.0)]
     first, second = pruned.beside(rows).splitlines()[2:4]
-    assert first.startswith("| farrier, 784-300-100, 100 epochs |")
+    assert first.startswith("| farrier, 784-300-100, 100 epochs, first run |")
     assert second.startswith("| farrier, 784-300-100, 100 epochs, KL weight 1 |")
 
 
@@ -113,7 +153,8 @@ def test_rows_name_their_kl_weight_where_it_was_constant():
 def test_the_goal_is_an_error(error, expected):
     (claim,) = pruned.claims(all_rows(error))
     assert claim.verdict == expected
-    assert f"{error:.2%} with 300-110-50" in claim.evidence
+    assert claim.evidence.startswith(f"{error:.2%} (SE 0.1")
+    assert claim.evidence.endswith("with 300-110-50.")
     assert pruned.claims([compacted_row()]) == []
 
 
