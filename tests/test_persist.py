@@ -8,6 +8,7 @@ import stat
 import struct
 import time
 import warnings
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -409,7 +410,7 @@ NONSENSE = {"no": "sense"}  # wrong in any place of a header
 DELETED = object()
 
 
-def places(value, path: tuple = ()):
+def places(value, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     """The paths of all values within a header."""
     yield path
     if isinstance(value, dict | list):
