@@ -564,6 +564,8 @@ def test_any_array_of_another_length_is_refused(name, tmp_path):
                 v for v in entry.values() if isinstance(v, str) and v in arrays
             )
             shorter = np.delete(arrays[array], -1, axis)
+            if array.startswith("compaction.keep") and not arrays[array][-1]:
+                continue  # still a mask of the nodes that a compacted model has
             entry["shape"] = [*shorter.shape]
             more = arrays | {array: shorter}
             refused(path, name, header, more, f"{array} of {shorter.shape}")
