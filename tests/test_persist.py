@@ -8,6 +8,7 @@ import stat
 import struct
 import time
 import warnings
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -409,7 +410,7 @@ NONSENSE = {"no": "sense"}  # wrong in any place of a header
 DELETED = object()
 
 
-def places(value, path: tuple = ()):
+def places(value, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     """The paths of all values within a header."""
     yield path
     if isinstance(value, dict | list):
@@ -563,6 +564,8 @@ def test_any_array_of_another_length_is_refused(name, tmp_path):
                 v for v in entry.values() if isinstance(v, str) and v in arrays
             )
             shorter = np.delete(arrays[array], -1, axis)
+            if array.startswith("compaction.keep") and not arrays[array][-1]:
+                continue  # still a mask of the nodes that a compacted model has
             entry["shape"] = [*shorter.shape]
             more = arrays | {array: shorter}
             refused(path, name, header, more, f"{array} of {shorter.shape}")

@@ -243,8 +243,12 @@ def _check_sampled(posterior: SampledPosterior) -> None:
         fits and ends == [b for _, b in sizes], "its kernels do not fit each other"
     )
     draws = {values.shape[0] for values in (*kernels, *biases)}
-    for group in posterior.scales.values():
+    nodes = {f"layer_{number}": end for number, end in enumerate(ends[:-1], start=1)}
+    nodes |= {"inputs": posterior.d_in, "output": ends[-1]}
+    for layer, group in posterior.scales.items():
         draws |= {values.shape[0] for values in group.values()}
+        fits = all(v.shape[1:] in ((), (nodes.get(layer),)) for v in group.values())
+        _require(fits, f"its scales of {layer!r:.40} do not fit its kernels")
     _require(draws == {posterior.draws}, "its parts have other numbers of draws")
     _check_outputs(ends[-1], posterior.likelihood)
     variance = posterior.output_variance

@@ -1,4 +1,4 @@
-"""The shape of q(gamma) in a fit: counted by the weights of the rows (M8)."""
+"""Weights of the rows count them: the shape of q(gamma) (M8), and too few rows."""
 
 import numpy as np
 import pytest
@@ -55,3 +55,18 @@ def test_training_that_goes_on_counts_its_own_rows():
     np.testing.assert_allclose(second.fixed_shape, 1 + 2.5 * ROWS / 2, rtol=1e-6)
     # Two epochs are two or so steps, which cannot move the mean far.
     assert float(second.mean()[0]) == pytest.approx(mean, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "weight", "warned"), [(20, 1 / 20, 1), (8, 1, 0), (20, 1 / 2, 0)]
+)
+def test_weights_that_sum_to_a_few_rows_are_reported(rows, weight, warned):
+    """A weight counts rows: scaled to sum to 1 they make one row of all (P4)."""
+    X, y = table()
+    with pytest.warns(TrainingWarning) as caught:
+        regressor().fit(X[:rows], y[:rows], sample_weight=np.full(rows, weight))
+    texts = [str(each.message) for each in caught]
+    said = [text for text in texts if "divide them by their mean" in text]
+    assert len(said) == warned
+    for text in said:
+        assert text.startswith("The weights of 20 rows sum to 1. A weight is the")

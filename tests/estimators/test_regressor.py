@@ -151,13 +151,16 @@ def test_settings_go_round():
 
 
 def test_a_field_of_the_training_is_set_on_one_estimator_alone():
-    """The default `Training` is shared by all estimators, and stays as it is."""
+    """The default, None, stands for `Training()`; objects stay as they are."""
     model, other = HorseshoeRegressor(), HorseshoeRegressor()
     given = {"training__learning_rate": 0.5, "training__max_iter": 3, "n_draws": 9}
     assert model.set_params(**given) is model
     assert model.training == Training(learning_rate=0.5, max_iter=3)
     assert model.n_draws == 9
-    assert other.training == HorseshoeRegressor().training == Training()
+    assert other.training is HorseshoeRegressor().training is None
+    twin = HorseshoeRegressor(**SMALL | {"training": None}).fit(*table())
+    same = HorseshoeRegressor(**SMALL | {"training": Training()}).fit(*table())
+    np.testing.assert_array_equal(twin.history_.elbo, same.history_.elbo)
     copied = clone(model).set_params(training__tol=0.5)
     assert copied.training == Training(learning_rate=0.5, max_iter=3, tol=0.5)
     assert model.training.tol == Training().tol
@@ -301,7 +304,9 @@ def test_warm_start_needs_the_same_columns(fitted):
     model = pickle.loads(pickle.dumps(fitted)).set_params(warm_start=True)
     with pytest.raises(ValueError, match=r"X has 1 features, but .* expecting 2"):
         model.fit(table()[0][:, :1], table()[1])
-    with pytest.raises(ValueError, match="has 2 targets; the fit before had 1"):
+    with pytest.raises(
+        ValueError, match="has 2 targets, as columns; the fit before had 1"
+    ):
         model.fit(*two_targets())
 
 
@@ -352,7 +357,8 @@ def test_intervals_are_kept_with_the_model(heavy, tmp_path):
 
 def test_intervals_of_another_method_are_refused(heavy):
     said = r"`method` must be one of \('calibrated', 'posterior'\), got 'exact'"
-    for call in (heavy.predict_interval, lambda X, method: heavy.pit(X, X, method)):
+    pit = lambda X, method: heavy.pit(X, X[:, 0], method)
+    for call in (heavy.predict_interval, pit):
         with pytest.raises(ValueError, match=said):
             call(heavy_tailed(5)[0], method="exact")
 
@@ -391,7 +397,9 @@ def test_one_column_stays_a_column(fitted):
     X, y = table()
     model = HorseshoeRegressor(**SMALL).fit(X, y[:, None])
     np.testing.assert_array_equal(model.predict(X), fitted.predict(X)[:, None])
-    with pytest.raises(ValueError, match="`y` has 2 targets; the fit before had 1"):
+    with pytest.raises(
+        ValueError, match="`y` has 2 targets, as columns; the fit before had 1"
+    ):
         model.log_density(*two_targets())
 
 

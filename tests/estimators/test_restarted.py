@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from networks import stacked
+from scipy import stats
 
 from farrier import (
     HorseshoeClassifier,
@@ -17,7 +19,9 @@ from farrier import (
     fit_many,
     load,
 )
-from farrier.infer.ensemble import draw_groups
+from farrier.fitted import Sample
+from farrier.infer.ensemble import FitSummary, draw_groups
+from farrier.infer.intervals import depths
 from farrier.infer.sample.settings import Sampling
 from farrier.model.posterior import SampledPosterior
 from farrier.presets import PLAIN
@@ -85,6 +89,49 @@ def test_intervals_leave_a_row_out_of_each_fit(fitted):
     as_chains = replace(model, sampling=Sampling(**counts, **numbers))
     np.testing.assert_array_equal(as_one.depths, as_chains.depths)
     assert (as_one.depths != model.depths).any()
+
+
+def constant_draws(model, loc, noise, y, draws, fits, sampling):
+    """The fitted model with draws that each predict one normal for all rows."""
+    posterior = stacked(
+        [np.zeros((len(loc), 2, 1)), np.zeros((len(loc), 1, 1))],
+        [np.zeros((len(loc), 1)), loc[:, None]],
+        model.likelihood,
+        noise=noise[:, None],
+    )
+    rows = Sample(np.zeros((len(y), 2)), y[:, None], np.ones(len(y)))
+    more = {"draws": draws, "sample": rows, "fits": fits, "sampling": sampling}
+    return replace(model, posterior=posterior, network=None, **more)
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_rows_are_left_out_of_fits_of_different_noise(fitted, sampled):
+    """(P3), by loops: weights within each fit, but over all chains of one posterior.
+
+    Rows far from a quiet fit would have its draws outweighed by those of a noisy one.
+    """
+    random, y = np.random.default_rng(0), np.linspace(-1.5, 1.5, 12)
+    loc = np.append(random.normal(0, 0.1, 8), random.normal(0.5, 0.1, 9))
+    noise = np.repeat([0.4, 1.0], [8, 9])
+    fits = tuple(FitSummary(elbo, 0.5, (1,)) for elbo in (-1.0, -2.0))
+    counts = {"chains": 2, "draws": 1, "divergences": 0, "gradients": 1}
+    numbers = {"r_hat": 1.0, "effective_draws": 1.0, "acceptance": 1.0, "seconds": 0.0}
+    sampling = Sampling(**counts, **numbers) if sampled else None
+    kept = np.array([0, 1, 3, 5, 6, 8, 10, 11, 13, 15])  # 10 of 17, evenly spaced
+    groups = [kept] if sampled else [kept[:5], kept[5:]]
+    position = np.zeros(len(y))
+    for row, value in enumerate(y):
+        for group in groups:
+            normals = stats.norm(loc[group], noise[group])
+            share = 1 / normals.pdf(value)
+            share = np.minimum(share / share.sum(), len(group) ** -0.5)
+            position[row] += share @ normals.cdf(value) / share.sum() / len(groups)
+    of = lambda *how: constant_draws(fitted[0].model_, loc, noise, y, 10, *how)
+    model = of(fits, sampling)
+    expected = depths(position[:, None], np.ones(len(y)))
+    np.testing.assert_allclose(model.depths, expected, rtol=1e-9)
+    other = of(fits if sampled else (), None)
+    assert np.abs(other.depths - expected).max() > 0.01
 
 
 def test_files_compaction_and_export(fitted, tmp_path):

@@ -27,9 +27,41 @@ def test_calibrated_rows_leave_levels_as_they_are():
     """By hand: (P4) of evenly spaced positions is the identity."""
     even = 0.5 + 0.5 * np.arange(1, 10) / 10
     np.testing.assert_allclose(depths(even[:, None], np.ones(9)), LEVELS, atol=1e-12)
-    both = np.column_stack([even, 1 - even])  # targets are counted together
-    ours = depths(both, np.ones(9))
-    assert np.abs(ours - LEVELS).max() < 0.1
+
+
+def test_targets_of_a_row_come_together():
+    """By hand (P4): of 4 rows with 2 targets, the k-th of 8 ends at level k / 10."""
+    position = np.random.default_rng(4).uniform(size=(4, 2))
+    ours = depths(position, np.ones(4))
+    expected = np.sort(np.abs(2 * position - 1), axis=None)
+    np.testing.assert_allclose(ours[10:90:10], expected, rtol=1e-9)
+
+
+def test_an_interval_covers_the_targets_of_one_more_row():
+    """(P4) by simulation: three targets that are nearly equal, so that 9 rows are few.
+
+    At least the level on average, and at most one row in ten more.
+    """
+    random, rows, sets = np.random.default_rng(5), 9, 4_000
+    position = random.uniform(0.1, 0.9, size=(sets, rows + 1, 1))
+    position = position + 1e-3 * random.normal(size=(sets, rows + 1, 3))
+    covered = [
+        np.abs(2 * each[-1] - 1) <= depth_at(0.75, depths(each[:-1], np.ones(rows)))
+        for each in position
+    ]
+    share = np.mean(covered, axis=1)
+    error = share.std() / np.sqrt(sets)
+    assert 0.75 - 5 * error < share.mean() < 0.75 + 1 / (rows + 1) + 5 * error
+
+
+def test_weights_count_rows():
+    """Weights that sum to 1 are one row: under a level of 1/2 for all of them (P4)."""
+    position = np.random.default_rng(6).uniform(0.3, 0.7, size=(50, 1))
+    ours = depths(position, np.full(50, 1 / 50))
+    largest = np.abs(2 * position - 1).max()
+    assert depth_at(0.5, ours) == pytest.approx(largest)
+    # By hand: half the way from (1/2, largest) to (1, 1) there is level 3/4.
+    assert depth_at(0.75, ours) == pytest.approx((1 + largest) / 2)
 
 
 def test_rows_that_round_to_the_end_leave_finite_intervals():

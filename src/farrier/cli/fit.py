@@ -254,7 +254,7 @@ def _estimator(
     classes = {"regression": HorseshoeRegressor, "classification": HorseshoeClassifier}
     estimator = classes[task](**settings)
     if max_iter is not None:
-        estimator.training = replace(estimator.training, max_iter=max_iter)
+        estimator.set_params(training__max_iter=max_iter)
     if input_horseshoe:
         estimator.prior = _with_columns(estimator.prior)
     return estimator

@@ -69,7 +69,7 @@ class NetworkEstimator(FittedAttributes, CallbackSupportMixin, BaseEstimator):
         likelihood: Any = "heteroscedastic",
         n_restarts=1,
         refine=None,
-        training=Training(),  # noqa: B008
+        training=None,
         standardise=True,
         n_draws=200,
         warm_start=False,
@@ -105,7 +105,7 @@ class NetworkEstimator(FittedAttributes, CallbackSupportMixin, BaseEstimator):
                 raise ValueError(
                     f"`training` has no parameter {unknown[0]!r}; it has {known}."
                 )
-            self.training = dataclasses.replace(self.training, **fields)
+            self.training = dataclasses.replace(self.training or Training(), **fields)
         return self
 
     # -- what differs between regression and classification ------------------------
@@ -235,7 +235,7 @@ class NetworkEstimator(FittedAttributes, CallbackSupportMixin, BaseEstimator):
         with sampling_progress(plan, runs, callback, shown=shown) as on_sampling:
             model = complete(plan, runs, on_sampling)
         self._assign(model, fitting.learned)
-        warn_of_fit(model, runs, self.training, plan.recipe.refinement)
+        warn_of_fit(model, runs, plan.recipe.training, plan.recipe.refinement)
         return self
 
     def _partial_fit(self, rows: CheckedRows, n_rows: int | None) -> Self:
@@ -255,7 +255,7 @@ class NetworkEstimator(FittedAttributes, CallbackSupportMixin, BaseEstimator):
         model = further(model, rows, recipe, total)
         assert model.run is not None
         self._assign(model, rows.learned)
-        warn_of_fit(model, [model.run], self.training, None)
+        warn_of_fit(model, [model.run], recipe.training, None)
         return self
 
     def _assign(self, model: FittedModel, learned: Learned) -> None:

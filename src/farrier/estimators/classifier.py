@@ -18,7 +18,6 @@ from ..model.distributions import ClassProbabilities
 from ..model.likelihoods import AbstractLikelihood
 from ..scale.placement import ONE_DEVICE, AbstractPlacement
 from ..scale.rows import ConvertedRows, RowSource
-from ..train.config import Training
 from .checks import Unchecked, by_pieces, checked_weight, learned_by, numbers_only
 from .progress import Callback
 from .rows import CheckedRows, CheckedSource, Learned, source_names, source_units
@@ -67,7 +66,7 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
         class_weight=None,
         n_restarts=1,
         refine=None,
-        training=Training(),  # noqa: B008
+        training=None,
         standardise=True,
         n_draws=200,
         warm_start=False,

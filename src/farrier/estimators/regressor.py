@@ -66,8 +66,9 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
     refine : {None, "nuts", "mclmc"} or object, default=None
         MCMC refinement: after the variational fit, sample the posterior by Markov
         chains. It predicts better and takes longer; `sampling_` reports the mixing.
-    training : Training, default=Training()
-        How the network is trained: epochs, batch size, learning rate, KL weight.
+    training : Training or None, default=None
+        How the network is trained: epochs, batch size, learning rate, KL weight. None
+        stands for `Training()`.
         `set_params(training__learning_rate=0.005)` sets one of its fields.
     standardise : bool, default=True
         Bring each input to mean 0 and standard deviation 1 first. False leaves inputs
@@ -215,10 +216,13 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
 
     def _check_targets(self, columns: int | None) -> None:
         if columns != self.n_targets_:
-            raise ValueError(
-                f"`y` has {columns or 1} targets; the fit before had "
-                f"{self.n_targets_ or 1}."
+            given, fitted = (
+                "1 target, in one dimension"
+                if n is None
+                else f"{n} targets, as columns"
+                for n in (columns, self.n_targets_)
             )
+            raise ValueError(f"`y` has {given}; the fit before had {fitted}.")
 
     def _check_source(self, source: RowSource) -> CheckedSource:
         statistics, start = source.statistics(), self._start()

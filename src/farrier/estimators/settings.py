@@ -82,6 +82,9 @@ def _checked_activation(name: Unchecked) -> str:
 
 
 def _checked_training(training: Unchecked) -> Training:
+    """The settings of the training; None stands for the defaults."""
+    if training is None:
+        return Training()
     if not isinstance(training, Training):
         raise ValueError(
             "`training` must be a Training object, such as "

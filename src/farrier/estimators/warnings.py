@@ -11,6 +11,7 @@ from .checks import warn
 RISING = 0.02  # nats per row; a rise of the ELBO at the end over which a fit warns
 MAX_R_HAT = 1.1  # an R-hat over this means that the chains have not mixed
 NEARLY_ALL = 0.9
+MIN_TOTAL = 9  # row weights: under it 0.9 (n + 1) > n, and (P4) has no 90 % interval
 
 
 def warn_of_fit(
@@ -20,6 +21,7 @@ def warn_of_fit(
     method: AbstractRefinement | None,
 ) -> None:
     """Warn of all that went wrong, or may have."""
+    _warn_of_weights(model)
     _warn_of_training(model, runs, training)
     if len(model.fits or runs) < len(runs):
         endings = ", ".join(run.history.status for run in runs)
@@ -32,6 +34,19 @@ def warn_of_fit(
             _warn_of_widths(model)
         if method is not None:
             _warn_of_sampling(model, runs, method)
+
+
+def _warn_of_weights(model: FittedModel) -> None:
+    """Weights count rows; those that were scaled to sum to 1 make one row of all."""
+    rows = 0 if model.sample is None else int((model.sample.weight > 0).sum())
+    if model.total < min(MIN_TOTAL, rows / 2):
+        warn(
+            f"The weights of {rows} rows sum to {model.total:.3g}. A weight is the "
+            "number of rows that a row stands for, so this fit is one to "
+            f"{model.total:.3g} rows: it stays close to the prior, and calibrated "
+            "intervals are nearly unbounded. If the weights are relative, divide them "
+            "by their mean."
+        )
 
 
 def _warn_of_training(model: FittedModel, runs: list[Run], training: Training) -> None:

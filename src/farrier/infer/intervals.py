@@ -8,7 +8,7 @@ row i out of each draw, and none may outweigh the rest. In an ensemble each fit 
 posterior of its own, and u_i is the mean over the fits. A share `level` of the rows
 then lies within depth g(level) of the median of that distribution,
 
-    g(level) = the quantile of |2 u_i - 1| over the rows, at level (n + 1) / n      (P4)
+    g(level) = the quantile of |2 u_i - 1|, at level (n + 1) / n                    (P4)
 
 and the central interval of probability g(level) is returned for that level. g is the
 identity where the predictive distribution is calibrated.
@@ -26,14 +26,16 @@ def depths(
 ) -> Float[np.ndarray, " levels"]:
     """g at the `LEVELS` (P4); a row of weight 2 is one that is there twice.
 
-    Straight lines join the rows, from 0 at level 0 to 1 at level 1.
+    Straight lines join the rows, from 0 at level 0 to 1 at level 1. All targets of a
+    row count: they come and go together, so that a new row is one more of each.
     """
     depth = np.minimum(np.abs(2 * np.asarray(position, float) - 1), MAX_DEPTH)
-    share = np.repeat(np.asarray(weight, float), depth.shape[1])
+    targets = depth.shape[1]
+    share = np.repeat(np.asarray(weight, float), targets)
     depth = depth.ravel()
     order = np.argsort(depth)
     depth, share = depth[order], share[order]
-    level = np.cumsum(share) / (share.sum() + 1)
+    level = np.cumsum(share) / (share.sum() + targets)
     return np.interp(LEVELS, [0, *level, 1], [0, *depth, 1])
 
 
