@@ -105,9 +105,10 @@ def from_file(structure: Any, arrays: dict) -> tuple[FittedModel, dict[str, Any]
     model, more = tree.pop("model"), tree.pop("more")
     if not isinstance(model, FittedModel) or not isinstance(more, dict):
         raise ValueError("it holds no fitted model")
-    model = dataclasses.replace(model, posterior=_in_precision(model.posterior))
-    if isinstance(model.posterior, VariationalPosterior):
-        model = dataclasses.replace(model, network=model.posterior.network)
+    posterior = _in_precision(model.posterior)
+    model = dataclasses.replace(
+        model, posterior=posterior, network=posterior.variational
+    )
     if model.is_compact:
         tree["compaction"] = Compaction(model.posterior, **tree["compaction"])
     elif "compaction" in tree:

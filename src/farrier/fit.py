@@ -60,6 +60,12 @@ class FitRows:
     total: float
     epoch_batches: int | None = None
 
+    @property
+    def in_memory(self) -> Data:
+        """The data of a fit that needs all rows in memory."""
+        assert isinstance(self.data, Data)
+        return self.data
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -270,9 +276,7 @@ def _with_nodes(plan: Plan, runs: list[Run]) -> list[tuple[Network, Nodes]]:
 
 def _combined(plan: Plan, model: FittedModel, runs: list[Run]) -> FittedModel:
     """An ensemble of all fits in place of the best one (W1)."""
-    fits = _with_nodes(plan, runs)
-    data = plan.rows.data
-    assert isinstance(data, Data)
+    fits, data = _with_nodes(plan, runs), plan.rows.in_memory
     few = data.x[: int(data.rows) : -(-int(data.rows) // SCORE_ROWS)]
     key, draws = key_for(plan.seed, "predict"), plan.recipe.draws
     posterior = ensemble(fits, few, draws, key=key)
@@ -292,10 +296,8 @@ def _refined(
     fits: list[Fit] = [(network, None) for network in networks]
     if not samples_all(method, networks):
         fits = [*_with_nodes(plan, runs)]
-    data = plan.rows.data
-    assert isinstance(data, Data)
     key = key_for(plan.seed, "refine")
-    result = refine(fits, data, method, on_sampling, key=key)
+    result = refine(fits, plan.rows.in_memory, method, on_sampling, key=key)
     if result is None or not result[1].is_whole(method):
         interrupted = replace(model.history, status=Status.INTERRUPTED)
         model = replace(model, history=interrupted)

@@ -5,7 +5,7 @@ they are first needed. All random keys are derived from one seed.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +25,7 @@ from .infer.relevance import input_shares
 from .infer.sample.settings import Sampling
 from .model.likelihoods import AbstractLikelihood
 from .model.network import Network
-from .model.posterior import AbstractPosterior, VariationalPosterior, stored
+from .model.posterior import AbstractPosterior
 from .train.history import History
 from .train.loop import Run
 from .train.step import converted
@@ -130,11 +130,16 @@ class FittedModel:
         """That of the posterior."""
         return self.posterior.likelihood
 
+    @property
+    def task(self) -> str:
+        """What is predicted: "regression" or "classification"."""
+        return "classification" if self.units.y is None else "regression"
+
     @cached_property
     def predictor(self) -> AbstractPosterior:
         """The posterior with `draws` draws; those of a small network are stored."""
         key = key_for(self.seed, "predict")
-        return stored(self.posterior.resampled(self.draws, key=key))
+        return self.posterior.resampled(self.draws, key=key).stored()
 
     @cached_property
     def nodes(self) -> Nodes:
@@ -198,11 +203,10 @@ class FittedModel:
     def compacted(self) -> "FittedModel":
         """The model with the posterior of its compaction in place of its own."""
         compaction = self.compaction
+        posterior = compaction.posterior
         small = replace(
-            self, posterior=compaction.posterior, network=None, is_compact=True
+            self, posterior=posterior, network=posterior.variational, is_compact=True
         )
-        if isinstance(compaction.posterior, VariationalPosterior):
-            small = replace(small, network=compaction.posterior.network)
         nodes = self.nodes.take(compaction.keep)
         return small.computed(compaction=compaction, nodes=nodes, depths=self.depths)
 
@@ -231,7 +235,7 @@ def _converted(value: Any, convert: Callable[[Any], Any]) -> Any:
     """The value, with the arrays of all networks that it holds converted."""
     if isinstance(value, eqx.Module):
         return converted(value, convert)
-    if isinstance(value, Run | Compaction):
+    if is_dataclass(value) and not isinstance(value, type):
         fields = {n: _converted(v, convert) for n, v in vars(value).items()}
         return replace(value, **fields)
     return value

@@ -25,7 +25,7 @@ from .infer.nodes import Nodes
 from .model.layers import Layer
 from .model.likelihoods import AbstractLikelihood, AbstractNormalLikelihood
 from .model.network import ACTIVATIONS, Network
-from .model.posterior import AbstractPosterior, SampledPosterior, VariationalPosterior
+from .model.posterior import AbstractPosterior, SampledPosterior
 from .train.history import History
 from .units import Standardiser
 
@@ -143,15 +143,11 @@ def _check_posterior(posterior: AbstractPosterior) -> None:
     """Check the sizes of all layers, and that all numbers are finite."""
     _require(posterior.draws >= 2, "it has fewer than two draws")
     _check_likelihood(posterior.likelihood)
-    if isinstance(posterior, VariationalPosterior):
-        _check_network(posterior.network)
-    else:
-        assert isinstance(posterior, SampledPosterior)
+    if isinstance(posterior, SampledPosterior):
         _check_sampled(posterior)
-    likelihood, unknowns = posterior.likelihood, 0
-    if isinstance(likelihood, AbstractNormalLikelihood):
-        unknowns = likelihood.targets
-    noise = np.asarray(posterior.noise)
+    elif posterior.variational is not None:
+        _check_network(posterior.variational)
+    noise, unknowns = np.asarray(posterior.noise), posterior.likelihood.unknowns
     _require(noise.shape[1] == unknowns, "its noise is not that of its likelihood")
     _require((noise > 0).all(), "its noise is not positive")
     for leaf in _arrays(posterior):
@@ -271,11 +267,11 @@ def _check_outputs(outputs: int, likelihood: AbstractLikelihood) -> None:
 
 def _check_units(units: Units, posterior: AbstractPosterior) -> None:
     _check_standardiser(units.x, "x", posterior.d_in)
-    likelihood = posterior.likelihood
-    normal = isinstance(likelihood, AbstractNormalLikelihood)
-    _require(normal == (units.y is not None), "its targets do not fit its likelihood")
-    if units.y is not None and normal:
-        _check_standardiser(units.y, "y", likelihood.targets)
+    targets = posterior.likelihood.unknowns  # a precision for each numeric target
+    fits = bool(targets) == (units.y is not None)
+    _require(fits, "its targets do not fit its likelihood")
+    if units.y is not None:
+        _check_standardiser(units.y, "y", targets)
 
 
 def _check_standardiser(units: Standardiser, what: str, columns: int) -> None:
@@ -293,7 +289,7 @@ def _check_nodes(model: FittedModel, nodes: Nodes) -> None:
     shares = [*nodes.shares, *([] if nodes.columns is None else [nodes.columns])]
     for share in shares:
         _check_shares(share, model.draws, share.shape[-1])
-    known = not isinstance(posterior, VariationalPosterior)
+    known = posterior.variational is None
     fits = model.draws >= 2 and (known or posterior.draws == model.draws)
     _require(fits, f"its number of draws is {model.draws}")
     widths = tuple(share.shape[1] for share in nodes.shares)
@@ -305,7 +301,7 @@ def _check_nodes(model: FittedModel, nodes: Nodes) -> None:
     _require(fits, "its column scores do not fit its columns")
     built = model.built_widths
     fits = len(built) == len(widths) and bool((np.array(built) >= widths).all())
-    if isinstance(posterior, VariationalPosterior) and not model.is_compact:
+    if posterior.variational is not None and not model.is_compact:
         fits = fits and built == _with_removed(widths, model.history)
     _require(fits, f"it was built with {built} nodes and has {widths}")
 

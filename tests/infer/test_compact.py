@@ -25,7 +25,6 @@ from farrier.core.priors import Horseshoe
 from farrier.infer.compact import (
     MAX_MOVE,
     activations,
-    can_fold,
     compact,
     silence,
 )
@@ -34,7 +33,7 @@ from farrier.infer.predict import summarise
 from farrier.model.distributions import ClassProbabilities
 from farrier.model.likelihoods import Categorical, GaussianNoise
 from farrier.model.network import Network
-from farrier.model.posterior import VariationalPosterior, as_sampled
+from farrier.model.posterior import VariationalPosterior
 from farrier.presets import PLAIN
 
 # Few shapes: compilation takes most of the time of these tests.
@@ -219,7 +218,7 @@ def test_posterior_samples_fold_with_constants_of_each_draw(getkey):
 def test_stored_draws_compact_as_well(getkey):
     """Draws with the output layer integrated: their variances are folded too (C1)."""
     network = network_of((4,), sd=0.3, key=getkey())
-    once = as_sampled(posterior_of(network, key=getkey()))
+    once = posterior_of(network, key=getkey()).as_sampled()
     x, y = inputs(getkey()), targets(getkey())
     nodes = Nodes((np.tile([0.5, 0.5, 0.0, 0.5], (DRAWS, 1)),))
     small = compact(once, nodes, x, y)
@@ -231,7 +230,7 @@ def test_correlated_nodes_are_all_kept(getkey):
     """A posterior that correlates the nodes of a layer is left as it is."""
     args = D_IN, (4,), NOISE, Horseshoe(), Matrix()
     posterior = posterior_of(Network.create(*args, key=getkey()), key=getkey())
-    assert not can_fold(posterior)
+    assert not posterior.can_fold
     nodes = Nodes((np.zeros((DRAWS, 4)),))
     small = compact(posterior, nodes, inputs(getkey()), targets(getkey()))
     assert small.posterior is posterior
@@ -474,6 +473,6 @@ def test_a_constant_column_of_posterior_samples_is_removed(getkey):
     assert small.moved < 1e-9
     np.testing.assert_allclose(
         small.posterior.drawn_outputs(jnp.asarray(x)),
-        posterior.take_nodes(small.keep).drawn_outputs(jnp.asarray(x)),
+        posterior.take(small.keep).drawn_outputs(jnp.asarray(x)),
         rtol=1e-9,
     )

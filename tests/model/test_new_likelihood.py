@@ -20,7 +20,7 @@ from farrier.infer.predict import summarise
 from farrier.model.distributions import AbstractDistribution
 from farrier.model.likelihoods import AbstractLikelihood
 from farrier.model.network import Network
-from farrier.model.posterior import VariationalPosterior, stored
+from farrier.model.posterior import VariationalPosterior
 
 
 class PoissonMixture(AbstractDistribution):
@@ -115,7 +115,7 @@ def test_a_new_likelihood_is_trained_and_predicts(getkey):
     x, y, rate = table(getkey())
     network, elbo = trained(x, y, key=getkey())
     assert elbo[-50:].mean() > elbo[:10].mean() + 20
-    posterior = stored(VariationalPosterior.create(network, 30, key=getkey()))
+    posterior = VariationalPosterior.create(network, 30, key=getkey()).stored()
     mean, _, log_density = summarise(PoissonMixture.check_values, posterior, x, y)
     assert np.corrcoef(mean[:, 0], rate)[0, 1] > 0.9
     constant = stats.poisson(y.mean()).logpmf(y[:, 0]).mean()

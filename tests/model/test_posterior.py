@@ -19,9 +19,6 @@ from farrier.model.posterior import (
     MAX_STORED,
     SampledPosterior,
     VariationalPosterior,
-    as_sampled,
-    can_store,
-    stored,
 )
 
 D_IN, TARGETS = 3, 2
@@ -204,7 +201,7 @@ def test_draws_of_scales_are_log_normal(getkey):
 def test_stored_draws_predict_the_same(case, getkey):
     """The same numbers, not numbers from the same distribution (P1)."""
     posterior, x = variational(case, key=getkey()), jr.normal(getkey(), (7, D_IN))
-    once = stored(posterior)
+    once = posterior.stored()
     assert isinstance(once, SampledPosterior)
     assert (once.widths, once.d_in) == (posterior.widths, D_IN)
     expected = predict(posterior, x)
@@ -217,7 +214,7 @@ def test_stored_draws_predict_the_same(case, getkey):
 def test_stored_draws_keep_the_variance_of_the_output_layer(getkey):
     """V_s of (P1) for what is integrated; 0 for outputs that describe the noise."""
     x = jr.normal(getkey(), (7, D_IN))
-    by_rows = as_sampled(variational("heteroscedastic", key=getkey()))
+    by_rows = variational("heteroscedastic", key=getkey()).as_sampled()
     assert by_rows.output_variance is not None
     kernel, bias = by_rows.output_variance
     assert (np.asarray(kernel)[..., :TARGETS] > 0).all()
@@ -227,28 +224,26 @@ def test_stored_draws_keep_the_variance_of_the_output_layer(getkey):
     last = np.asarray(by_rows.sample(jnp.asarray(0)).hidden(x)[-1])
     expected = last**2 @ np.asarray(kernel)[0] + np.asarray(bias)[0]
     np.testing.assert_allclose(variance, expected, rtol=1e-9)
-    assert as_sampled(variational("classes", key=getkey())).output_variance is None
+    assert variational("classes", key=getkey()).as_sampled().output_variance is None
 
 
 def test_few_weights_are_stored_and_many_are_not(getkey):
     weights = 5 * (D_IN + 1) + 1 * (5 + 1)
     of = lambda draws: variational("one target", draws=draws, widths=(5,), key=getkey())
-    assert can_store(of(MAX_STORED // weights))
+    assert of(MAX_STORED // weights).can_store
     large = of(MAX_STORED // weights + 1)
-    assert not can_store(large)
-    assert stored(large) is large
-    small = stored(of(3))
-    assert not can_store(small)
-    assert stored(small) is small
-    assert as_sampled(small) is small
+    assert not large.can_store
+    assert large.stored() is large
+    small = of(3).stored()
+    assert small.stored() is small
+    assert small.as_sampled() is small
 
 
 def test_draws_of_correlated_weights_are_not_stored(getkey):
     likelihood = GaussianNoise().build(1, rows=9.0)
     network = Network.create(3, (4,), likelihood, Horseshoe(), Matrix(), key=getkey())
     posterior = VariationalPosterior.create(network, 3, key=getkey())
-    assert not can_store(posterior)
-    assert stored(posterior) is posterior
+    assert posterior.stored() is posterior
 
 
 # --- posterior samples ------------------------------------------------------------
@@ -258,13 +253,13 @@ def test_nodes_are_taken_by_mask_or_in_a_new_order(getkey):
     """A reordered network predicts the same; a mask keeps order and scales."""
     posterior, x = random_draws((3, 5, 4, 2), key=getkey()), jr.normal(getkey(), (6, 3))
     order = (np.array([4, 2, 0, 1, 3]), np.array([1, 3, 0, 2]))
-    other = posterior.take_nodes(order)
+    other = posterior.take(order)
     f = draw_outputs(posterior, x)
     np.testing.assert_allclose(draw_outputs(other, x), f, rtol=1e-9)
     tau = lambda p: np.asarray(p.scales["layer_2"]["tau"])
     np.testing.assert_array_equal(tau(other), tau(posterior)[:, order[1]])
     masks = (np.array([1, 0, 1, 1, 0], bool), np.array([0, 1, 1, 0], bool))
-    small = posterior.take_nodes(masks)
+    small = posterior.take(masks)
     assert small.widths == (3, 2)
     np.testing.assert_array_equal(
         small.kernels[1], np.asarray(posterior.kernels[1])[:, masks[0]][..., masks[1]]
@@ -281,7 +276,7 @@ def test_integrated_output_weights_are_taken_with_their_nodes(getkey):
     posterior, x = integrated(key=getkey()), jr.normal(getkey(), (6, 3))
     order = (np.array([4, 2, 0, 1, 3]),)
     expected = predict(posterior, x)
-    ours = predict(posterior.take_nodes(order), x)
+    ours = predict(posterior.take(order), x)
     assert_same(ours, expected, rtol=1e-9, atol=1e-12)
     ours = predict(posterior.padded((7,)), x)
     assert_same(ours, expected, rtol=1e-9, atol=1e-12)
@@ -296,7 +291,7 @@ def test_integrated_output_weights_are_taken_with_their_nodes(getkey):
     kernel, bias = (np.asarray(v)[2] for v in posterior.output_variance)
     np.testing.assert_allclose(variance, a**2 @ kernel + bias, rtol=1e-9)
     assert_same(
-        predict(silent.take_nodes(keep), x), predict(silent, x), rtol=1e-9, atol=1e-12
+        predict(silent.take(keep), x), predict(silent, x), rtol=1e-9, atol=1e-12
     )
 
 
@@ -320,7 +315,7 @@ def test_padded_nodes_change_no_prediction(getkey):
     assert not tau[:, 4:].any()
     assert (tau[:, :4] > 0).all()
     first = tuple(np.arange(width) for width in posterior.widths)
-    assert_same(wide.take_nodes(first), posterior, rtol=0)
+    assert_same(wide.take(first), posterior, rtol=0)
 
 
 def test_silenced_nodes_become_constants(getkey):
@@ -338,7 +333,7 @@ def test_silenced_nodes_become_constants(getkey):
         expected = a @ np.asarray(drawn.kernels[1]) + np.asarray(drawn.biases[1])
         ours = silent.sample(jnp.asarray(number))(x)
         np.testing.assert_allclose(ours, expected, rtol=1e-9)
-    small = silent.take_nodes(keep)
+    small = silent.take(keep)
     np.testing.assert_allclose(
         draw_outputs(small, x), draw_outputs(silent, x), rtol=1e-9
     )
@@ -359,7 +354,7 @@ def test_inputs_can_be_silenced_too(getkey):
     assert not random_draws((3, 5, 2), key=getkey()).scales_columns
 
 
-def test_draws_are_concatenated_taken_and_thinned(getkey):
+def test_draws_are_concatenated_and_taken(getkey):
     parts = [random_draws((3, 5, 2), draws=n, key=getkey()) for n in (4, 5)]
     x = jr.normal(getkey(), (6, 3))
     both = SampledPosterior.concatenated(parts)
@@ -369,7 +364,6 @@ def test_draws_are_concatenated_taken_and_thinned(getkey):
     np.testing.assert_allclose(draw_outputs(both, x), expected, rtol=1e-12)
     for numbers, part in (
         ([7, 0], both.take_draws([7, 0])),
-        ([0, 4, 8], both.thinned(3)),
         ([0, 3, 6], both.resampled(3, key=getkey())),
         ([0, 2, 4, 6], both.resampled(4, key=getkey())),
     ):

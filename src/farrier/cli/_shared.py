@@ -56,9 +56,11 @@ def check_output(path: Path, *, force: bool) -> None:
 def load_table_model(path: Path) -> "TableModel":
     """Load a model that takes tables, from `farrier fit` or from Python."""
     from ..estimators import TableModel, load
+    from ..tables.model import parts_of
 
-    model = load(path)
-    return model if isinstance(model, TableModel) else TableModel.around(model)
+    model: Any = load(path)
+    estimator, columns = parts_of(model)
+    return TableModel.around(estimator) if columns is None else model
 
 
 def show(values: dict[str, Any], lines: list[str], *, as_json: bool) -> None:

@@ -18,10 +18,11 @@ def compact(
 ) -> None:
     """Write a model without the inactive nodes, and report how little changes."""
     check_output(output, force=force)
-    from ..estimators import TableModel, load
+    from ..estimators import load
+    from ..tables.model import parts_of
 
     whole = load(model)
-    before = whole.estimator if isinstance(whole, TableModel) else whole
+    before, _ = parts_of(whole)
     if not before.model_.is_computed("compaction"):
         raise ValueError(
             f"{str(model)!r} was saved from Python without its compaction, which needs "
@@ -30,7 +31,7 @@ def compact(
         )
     small = whole.compact()
     small.save(output)
-    after = small.estimator if isinstance(small, TableModel) else small
+    after, _ = parts_of(small)
     compaction = after.compaction_
     result = {
         "model": str(output),

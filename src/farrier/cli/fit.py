@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from . import _reading
 from ._processes import Coordinator, Distributed, Processes, Rank, joined
+from ._reading import Choices, Rows, in_memory, scores, streamed
 from ._shared import Force, Json, check_output, notes, scores_line, show
 
 if TYPE_CHECKING:
@@ -17,114 +17,125 @@ if TYPE_CHECKING:
     from ..estimators import TableModel
 
 
+Data = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DATA",
+        help="A table: CSV (or .csv.gz), Parquet, or a folder of Parquet files, which "
+        "may be larger than memory.",
+    ),
+]
+Target = Annotated[str, typer.Option("--target", help="The column to predict.")]
+Output = Annotated[Path, typer.Option("--output", "-o", help="File for the model.")]
+Task = Annotated[
+    str | None,
+    typer.Option(
+        "--task", help="regression or classification. Default: chosen from the target."
+    ),
+]
+Missing = Annotated[
+    str,
+    typer.Option(
+        "--missing",
+        help="error: missing values are an error. impute: they are filled in, and an "
+        "indicator feature marks them.",
+    ),
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option("--drop", help="A column to leave out; may be repeated."),
+]
+Holdout = Annotated[
+    float,
+    typer.Option("--holdout", help="Share of the rows that are held out for a test."),
+]
+Hidden = Annotated[
+    str | None,
+    typer.Option("--hidden", help="Nodes of each hidden layer, such as 100 or 100,50."),
+]
+Prior = Annotated[
+    str | None,
+    typer.Option(
+        "--prior",
+        help="Prior of the weights, such as horseshoe or gaussian. Default: "
+        "narrow-horseshoe for regression, horseshoe for classification.",
+    ),
+]
+Likelihood = Annotated[
+    str | None,
+    typer.Option(
+        "--likelihood",
+        help="Noise of a regression: heteroscedastic (it depends on the inputs) or "
+        "gaussian (constant). Default: heteroscedastic.",
+    ),
+]
+Restarts = Annotated[
+    int | None,
+    typer.Option(
+        "--restarts",
+        help="Number of fits from different random seeds that are combined.",
+    ),
+]
+Refine = Annotated[
+    str | None,
+    typer.Option(
+        "--refine", help="nuts or mclmc: sample the posterior by MCMC after the fit."
+    ),
+]
+InputHorseshoe = Annotated[
+    bool,
+    typer.Option(
+        "--input-horseshoe",
+        help="Give each feature a horseshoe scale too, so that features that are not "
+        "needed become inactive. Requires a horseshoe prior.",
+    ),
+]
+Preset = Annotated[
+    str | None, typer.Option("--preset", help="Named settings: paper or refined.")
+]
+MaxIter = Annotated[
+    int | None,
+    typer.Option(
+        "--max-iter",
+        help="Maximum number of epochs. Default: chosen from the number of rows.",
+    ),
+]
+Seed = Annotated[
+    int, typer.Option("--seed", help="Random seed. Equal seeds give equal models.")
+]
+Streaming = Annotated[
+    bool,
+    typer.Option(
+        "--stream",
+        help="Stream the Parquet file from disk instead of loading it. Always on for "
+        "folders and for files over 1 GiB in memory.",
+    ),
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Resume a fit that was stopped.")
+]
+
+
 @joined
 def fit(
-    data: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DATA",
-            help="A table: CSV (or .csv.gz), Parquet, or a folder of Parquet files, "
-            "which may be larger than memory.",
-        ),
-    ],
-    target: Annotated[str, typer.Option("--target", help="The column to predict.")],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="File for the model.")
-    ] = Path("model.safetensors"),
-    task: Annotated[
-        str | None,
-        typer.Option(
-            "--task",
-            help="regression or classification. Default: chosen from the target.",
-        ),
-    ] = None,
-    missing: Annotated[
-        str,
-        typer.Option(
-            "--missing",
-            help="error: missing values are an error. impute: they are filled in, and "
-            "an indicator feature marks them.",
-        ),
-    ] = "error",
-    drop: Annotated[
-        list[str] | None,
-        typer.Option("--drop", help="A column to leave out; may be repeated."),
-    ] = None,
-    holdout: Annotated[
-        float,
-        typer.Option(
-            "--holdout", help="Share of the rows that are held out for a test."
-        ),
-    ] = 0.0,
-    hidden: Annotated[
-        str | None,
-        typer.Option(
-            "--hidden", help="Nodes of each hidden layer, such as 100 or 100,50."
-        ),
-    ] = None,
-    prior: Annotated[
-        str | None,
-        typer.Option(
-            "--prior",
-            help="Prior of the weights, such as horseshoe or gaussian. Default: "
-            "narrow-horseshoe for regression, horseshoe for classification.",
-        ),
-    ] = None,
-    likelihood: Annotated[
-        str | None,
-        typer.Option(
-            "--likelihood",
-            help="Noise of a regression: heteroscedastic (it depends on the inputs) or "
-            "gaussian (constant). Default: heteroscedastic.",
-        ),
-    ] = None,
-    restarts: Annotated[
-        int | None,
-        typer.Option(
-            "--restarts",
-            help="Number of fits from different random seeds that are combined.",
-        ),
-    ] = None,
-    refine: Annotated[
-        str | None,
-        typer.Option(
-            "--refine",
-            help="nuts or mclmc: sample the posterior by MCMC after the fit.",
-        ),
-    ] = None,
-    input_horseshoe: Annotated[
-        bool,
-        typer.Option(
-            "--input-horseshoe",
-            help="Give each feature a horseshoe scale too, so that features that are "
-            "not needed become inactive. Requires a horseshoe prior.",
-        ),
-    ] = False,
-    preset: Annotated[
-        str | None,
-        typer.Option("--preset", help="Named settings: paper or refined."),
-    ] = None,
-    max_iter: Annotated[
-        int | None,
-        typer.Option(
-            "--max-iter",
-            help="Maximum number of epochs. Default: chosen from the number of rows.",
-        ),
-    ] = None,
-    seed: Annotated[
-        int, typer.Option("--seed", help="Random seed. Equal seeds give equal models.")
-    ] = 0,
-    stream: Annotated[
-        bool,
-        typer.Option(
-            "--stream",
-            help="Stream the Parquet file from disk instead of loading it. Always on "
-            "for folders and for files over 1 GiB in memory.",
-        ),
-    ] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Resume a fit that was stopped.")
-    ] = False,
+    data: Data,
+    target: Target,
+    output: Output = Path("model.safetensors"),
+    task: Task = None,
+    missing: Missing = "error",
+    drop: Drop = None,
+    holdout: Holdout = 0.0,
+    hidden: Hidden = None,
+    prior: Prior = None,
+    likelihood: Likelihood = None,
+    restarts: Restarts = None,
+    refine: Refine = None,
+    input_horseshoe: InputHorseshoe = False,
+    preset: Preset = None,
+    max_iter: MaxIter = None,
+    seed: Seed = 0,
+    stream: Streaming = False,
+    resume: Resume = False,
     force: Force = False,
     as_json: Json = False,
     distributed: Distributed = False,
@@ -138,21 +149,12 @@ def fit(
     Ctrl-C saves the model so far; the same command with --resume continues the fit.
     """
     del distributed, coordinator, processes, rank  # `joined` has used them
-    checkpoint = output.parent / f"{output.name}.checkpoint"
     first = placement is None or placement.group.is_first
+    checkpoint = output.parent / f"{output.name}.checkpoint"
     if first:
         _check_files(output, checkpoint, resume=resume, force=force)
-    from ..scale.parquet import is_large
-
-    read = _reading.streamed if stream or is_large(data) else _reading.in_memory
-    if read is _reading.streamed and (refine is not None or preset == "refined"):
-        option = "--refine" if refine is not None else "--preset refined"
-        raise ValueError(
-            f"{option} requires all rows in memory: leave it out, or give a table "
-            "that fits there."
-        )
-    choices = _reading.Choices(target, drop or [], task, missing, holdout, seed)
-    table = read(data, choices)
+    choices = Choices(target, drop or [], task, missing, holdout, seed)
+    table = _table(data, choices, stream=stream, refine=refine, preset=preset)
     settings = {
         "hidden_layer_sizes": None if hidden is None else _widths(hidden),
         "prior": prior,
@@ -163,14 +165,49 @@ def fit(
     }
     given = {name: value for name, value in settings.items() if value is not None}
     settings = _preset(preset, table.columns.task, table.rows) | given
-    estimator = _estimator(
-        table.columns.task,
-        settings,
-        max_iter=max_iter,
-        input_horseshoe=input_horseshoe,
-    )
+    estimator = _estimator(table.columns.task, settings, max_iter)
+    if input_horseshoe:
+        estimator.prior = _with_columns(estimator.prior)
     if first and not as_json:
         typer.echo("\n".join(table.lines()))
+    files = {"data": data, "output": output, "checkpoint": checkpoint}
+    _fit_and_save(table, estimator, placement, **files, as_json=as_json)
+
+
+def _table(
+    data: Path,
+    choices: Choices,
+    *,
+    stream: bool,
+    refine: str | None,
+    preset: str | None,
+) -> Rows:
+    """The table in memory, or streamed from its files."""
+    from ..scale.parquet import is_large
+
+    if not (stream or is_large(data)):
+        return in_memory(data, choices)
+    if refine is not None or preset == "refined":
+        option = "--refine" if refine is not None else "--preset refined"
+        raise ValueError(
+            f"{option} requires all rows in memory: leave it out, or give a table "
+            "that fits there."
+        )
+    return streamed(data, choices)
+
+
+def _fit_and_save(
+    table: Rows,
+    estimator: Any,
+    placement: Any,
+    *,
+    data: Path,
+    output: Path,
+    checkpoint: Path,
+    as_json: bool,
+) -> None:
+    """Train; then the first process writes the model and shows what it is."""
+    first = placement is None or placement.group.is_first
     with notes(quiet=not first) as warned:
         _train(table, estimator, checkpoint, placement, quiet=not first)
         history = estimator.history_
@@ -241,34 +278,25 @@ def _preset(name: str | None, task: str, rows: int) -> dict[str, Any]:
     return settings
 
 
-def _estimator(
-    task: str,
-    settings: dict[str, Any],
-    *,
-    max_iter: int | None,
-    input_horseshoe: bool,
-) -> Any:
+def _estimator(task: str, settings: dict[str, Any], max_iter: int | None) -> Any:
     """An estimator with these settings, before the fit."""
-    from ..estimators import HorseshoeClassifier, HorseshoeRegressor
+    from ..tables.model import ESTIMATORS
 
-    classes = {"regression": HorseshoeRegressor, "classification": HorseshoeClassifier}
-    estimator = classes[task](**settings)
+    estimator = ESTIMATORS[task](**settings)
     if max_iter is not None:
         estimator.set_params(training__max_iter=max_iter)
-    if input_horseshoe:
-        estimator.prior = _with_columns(estimator.prior)
     return estimator
 
 
 def _with_columns(prior: "str | AbstractPrior") -> "str | AbstractPrior":
     """The prior with a half-Cauchy scale for each column, too."""
-    from ..core.priors import PRIORS, Horseshoe
+    from ..core.priors import PRIORS
 
     if isinstance(prior, str) and prior not in PRIORS:
         return prior  # which the estimator refuses
     chosen = PRIORS[prior] if isinstance(prior, str) else prior
-    if not isinstance(chosen, Horseshoe):
-        names = [name for name, each in PRIORS.items() if isinstance(each, Horseshoe)]
+    if "columns" not in vars(chosen):  # a setting of the horseshoe alone
+        names = [name for name, each in PRIORS.items() if "columns" in vars(each)]
         raise ValueError(
             f"--input-horseshoe requires a horseshoe prior (--prior one of {names}), "
             f"got {prior!r}."
@@ -286,7 +314,7 @@ def _widths(text: str) -> tuple[int, ...]:
 
 
 def _train(
-    table: _reading.Rows,
+    table: Rows,
     estimator: Any,
     checkpoint: Path,
     placement: Any,
@@ -313,9 +341,7 @@ def _train(
         )
 
 
-def _finished(
-    table: _reading.Rows, estimator: Any, file: str, *, tested: bool
-) -> "TableModel":
+def _finished(table: Rows, estimator: Any, file: str, *, tested: bool) -> "TableModel":
     """The model to save, with all that needs training rows: files hold none."""
     from ..estimators import TableModel
 
@@ -325,8 +351,8 @@ def _finished(
         fitted.computed(column_shares=fitted.column_shares)
     model = TableModel(table.columns, estimator, {"file": file} | table.about)
     if tested and table.test_rows:
-        scores = _reading.scores(model, table.test())
-        model.about["holdout"] = {"rows": table.test_rows} | scores
+        held_out = scores(model, table.test())
+        model.about["holdout"] = {"rows": table.test_rows} | held_out
     return model
 
 

@@ -10,14 +10,14 @@ SCORES = 10  # of each layer, in the text
 def inspect(model: ModelFile, as_json: Json = False) -> None:
     """Show what a model is: task, columns, nodes, ELBO, settings, version."""
     from .. import persist
-    from ..estimators import TableModel, load
+    from ..estimators import load
+    from ..tables.model import parts_of
     from ..views.describe import describe_estimator
 
     header, _ = persist.read(model, "model")
-    loaded = load(model)
-    table = loaded if isinstance(loaded, TableModel) else None
-    estimator = loaded if table is None else table.estimator
-    names = () if table is None else table.columns.feature_names
+    loaded: Any = load(model)
+    estimator, columns = parts_of(loaded)
+    names = () if columns is None else columns.feature_names
     description = describe_estimator(estimator, names)
     values = {
         "model": str(model),
@@ -25,11 +25,11 @@ def inspect(model: ModelFile, as_json: Json = False) -> None:
         "version": header["version"],
         **description.to_json(),
     }
-    if table is not None:
+    if columns is not None:
         values |= {
-            "target": table.columns.target,
-            "about": table.about,
-            "columns": table.columns.to_json()["columns"],
+            "target": columns.target,
+            "about": loaded.about,
+            "columns": columns.to_json()["columns"],
         }
     summary = description.summary()
     title = f"{model}: {summary.title}, written by farrier {header['version']}"

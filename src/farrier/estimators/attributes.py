@@ -1,5 +1,7 @@
 """Learned attributes of the estimators: properties that read the fitted model."""
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,10 +10,23 @@ from sklearn.utils.validation import check_is_fitted
 from ..fitted import FittedModel
 from ..infer.compact import Compaction
 from ..infer.ensemble import FitSummary
-from ..infer.nodes import Nodes
 from ..infer.sample.settings import Sampling
 from ..train.history import History
 from .checks import checked_level
+
+SLOW = {"feature_scores_", "feature_importances_"}  # attributes that take seconds
+_COLUMNS = "`prior=Horseshoe(columns=True)`"
+# Attributes that not every fit has: what they read, and what a fit needs to have them.
+OPTIONAL: dict[str, tuple[Callable[[FittedModel], Any], str]] = {
+    "sampling_": (lambda model: model.sampling, "`refine`"),
+    "restarts_": (lambda model: model.fits or None, "`n_restarts` over 1"),
+    "compaction_": (
+        lambda model: model.compaction if model.is_compact else None,
+        "a call of `compact`",
+    ),
+    "features_on_": (lambda model: model.nodes.of_columns, _COLUMNS),
+    "feature_probabilities_": (lambda model: model.nodes.of_columns, _COLUMNS),
+}
 
 
 class FittedAttributes:
@@ -75,20 +90,17 @@ class FittedAttributes:
     @property
     def sampling_(self) -> Sampling:
         """How MCMC went, after a fit with `refine`."""
-        return _existing(self._fitted.sampling, "sampling_", "`refine`")
+        return self._optional("sampling_")
 
     @property
     def restarts_(self) -> tuple[FitSummary, ...]:
         """ELBO, weight and widths of each of several fits, best ELBO first."""
-        fits = self._fitted.fits or None
-        return _existing(fits, "restarts_", "`n_restarts` over 1")
+        return self._optional("restarts_")
 
     @property
     def compaction_(self) -> Compaction:
         """What a compacted model kept, and the cost."""
-        model = self._fitted
-        compaction = model.compaction if model.is_compact else None
-        return _existing(compaction, "compaction_", "a call of `compact`")
+        return self._optional("compaction_")
 
     def width_interval(self, level: float = 0.9) -> tuple[tuple[int, int], ...]:
         """Central interval of the number of active nodes, a pair for each hidden layer.
@@ -101,22 +113,33 @@ class FittedAttributes:
     @property
     def features_on_(self) -> np.ndarray:
         """Whether each column is active (I4), with `Horseshoe(columns=True)`."""
-        return self._column_nodes.active[0]
+        return self._optional("features_on_").active[0]
 
     @property
     def feature_probabilities_(self) -> np.ndarray:
         """Posterior probability that each column is active."""
-        return self._column_nodes.probabilities[0]
+        return self._optional("feature_probabilities_").probabilities[0]
 
-    @property
-    def _column_nodes(self) -> Nodes:
-        columns = self._fitted.nodes.of_columns
-        needed = "`prior=Horseshoe(columns=True)`"
-        return _existing(columns, "features_on_", needed)
+    def _optional(self, name: str) -> Any:
+        """What a name of `OPTIONAL` reads, or an AttributeError if there is nothing."""
+        read, needed = OPTIONAL[name]
+        value = read(self._fitted)
+        if value is None:
+            raise AttributeError(f"`{name}` exists only after a fit with {needed}.")
+        return value
 
+    def __dir__(self) -> list[str]:
+        """Names of the attributes that exist, and slow ones once they are computed.
 
-def _existing(value: Any, name: str, needed: str) -> Any:
-    """The value, or an AttributeError where there is none."""
-    if value is None:
-        raise AttributeError(f"`{name}` exists only after a fit with {needed}.")
-    return value
+        scikit-learn's view in notebooks reads all of them.
+        """
+        if self._is_fitted():
+            model = self.model_
+            absent = {
+                name for name, (read, _) in OPTIONAL.items() if read(model) is None
+            }
+            absent |= set() if model.is_computed("column_shares") else SLOW
+        else:
+            members = inspect.getmembers_static(type(self))
+            absent = {n for n, v in members if isinstance(v, property) and n[0] != "_"}
+        return [name for name in object.__dir__(self) if name not in absent]

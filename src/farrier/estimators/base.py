@@ -142,7 +142,7 @@ class NetworkEstimator(FittedAttributes, CallbackSupportMixin, BaseEstimator):
     ) -> Self:
         with ExitStack() as stack:
             file = None if checkpoint is None else Path(checkpoint)
-            fitting = self._plan(X, y, sample_weight, file, placement, stack)
+            fitting = planned(self, X, y, sample_weight, file, placement, stack)
             plan = fitting.plan
             after_chunk, at_end = watcher(self, plan, fitting.learned, X, y)
             shown = bool(self.verbose) and placement.group.is_first
@@ -153,45 +153,9 @@ class NetworkEstimator(FittedAttributes, CallbackSupportMixin, BaseEstimator):
                 *stack.enter_context(progress_of(plan, shown=shown)),
             ]
             runs = train_plan(plan, watch, placement)
-        self._complete(fitting, runs, callback)
+        complete_fit(self, fitting, runs, callback)
         at_end()
         return self
-
-    def _plan(
-        self,
-        X: Unchecked,
-        y: Unchecked,
-        sample_weight: Unchecked,
-        checkpoint: Path | None = None,
-        placement: AbstractPlacement = ONE_DEVICE,
-        stack: ExitStack | None = None,
-    ) -> Fitting:
-        """The training runs that rows and settings ask for."""
-        start, mark = self._start(), ""
-        with placement.group.together():
-            checked = self._checked(X, y, sample_weight, placement)
-            if checkpoint is not None and placement.group.is_first:
-                check_writable(checkpoint)
-        recipe = self._recipe(checked.learned)
-        if checkpoint is not None or placement.group.count > 1:
-            mark = fingerprint(self, *checked.marks)
-        if placement.group.count > 1:
-            placement.group.check_same("rows or other settings", mark)
-            assert stack is not None
-            shared = stack.enter_context(placement.group.file_of_first(checkpoint))
-            checkpoint = None if shared is None else Path(shared)
-        seed = new_seed(self.random_state, placement)
-        if checkpoint is not None:
-            stored = stored_seed(checkpoint, recipe.restarts, mark)
-            seed = seed if stored is None else stored
-        units = self._units(checked) if start is None else start.units
-        if isinstance(checked, CheckedRows):
-            checked = checked.in_units(units)
-        rows = checked.fit_rows(recipe, seed, placement)
-        plan = plan_fit(
-            rows, units, recipe, seed=seed, start=start, checkpoint=checkpoint
-        )
-        return Fitting(plan, checked.learned, mark)
 
     def _checked(
         self,
@@ -213,30 +177,10 @@ class NetworkEstimator(FittedAttributes, CallbackSupportMixin, BaseEstimator):
         reset = self._start() is None
         return self._check_rows(X, y, sample_weight, reset=reset).merged()
 
-    def _units(self, checked: CheckedRows | CheckedSource) -> Units:
-        """The units of a fit that starts anew."""
-        if isinstance(checked, CheckedSource):
-            return checked.units
-        x, weight = checked.x, checked.weight
-        of_x = input_units(x, weight, standardise=self.standardise)
-        return Units(of_x, self._target_units(checked.y, weight))
-
-    def _recipe(self, learned: Learned) -> Recipe:
-        """The settings, checked."""
-        annealing = self._default_annealing
-        likelihood = self._likelihood_of(learned)
-        return checked_recipe(self, likelihood, kl_annealing=annealing)
-
-    def _complete(
-        self, fitting: Fitting, runs: list[Run], callback: Callback | None = None
-    ) -> Self:
-        """Make the fitted model, and assign it with all that was learned."""
-        plan, shown = fitting.plan, bool(self.verbose)
-        with sampling_progress(plan, runs, callback, shown=shown) as on_sampling:
-            model = complete(plan, runs, on_sampling)
-        self._assign(model, fitting.learned)
-        warn_of_fit(model, runs, plan.recipe.training, plan.recipe.refinement)
-        return self
+    def _units(self, rows: CheckedRows) -> Units:
+        """The units of rows in memory."""
+        of_x = input_units(rows.x, rows.weight, standardise=self.standardise)
+        return Units(of_x, self._target_units(rows.y, rows.weight))
 
     def _partial_fit(self, rows: CheckedRows, n_rows: int | None) -> Self:
         """One epoch over the given rows, at a constant learning rate."""
@@ -245,7 +189,7 @@ class NetworkEstimator(FittedAttributes, CallbackSupportMixin, BaseEstimator):
                 "`partial_fit` goes on from one posterior, and `n_restarts` asks for "
                 f"{self.n_restarts}. Set `n_restarts` to 1, or call `fit`."
             )
-        recipe = self._recipe(rows.learned)
+        recipe = recipe_of(self, rows.learned)
         total = None if n_rows is None else checked_positive("n_rows", n_rows)
         if self._is_fitted():
             model = self.model_
@@ -254,15 +198,9 @@ class NetworkEstimator(FittedAttributes, CallbackSupportMixin, BaseEstimator):
             model = new_model(rows, self._units(rows), recipe, seed)
         model = further(model, rows, recipe, total)
         assert model.run is not None
-        self._assign(model, rows.learned)
+        assign(self, model, rows.learned)
         warn_of_fit(model, [model.run], recipe.training, None)
         return self
-
-    def _assign(self, model: FittedModel, learned: Learned) -> None:
-        """All that a fit learned, at once."""
-        for name in LEARNED:
-            self.__dict__.pop(name, None)
-        vars(self).update(learned, model_=model)
 
     def _start(self) -> FittedModel | None:
         """The model that `fit` goes on from, with `warm_start`."""
@@ -324,6 +262,67 @@ class NetworkEstimator(FittedAttributes, CallbackSupportMixin, BaseEstimator):
     def _in_units(self, X: Unchecked) -> np.ndarray:
         """Rows to predict for, in the units of the network."""
         return self._fitted.units.x(self._checked_inputs(X))
+
+
+def planned(
+    estimator: NetworkEstimator,
+    X: Unchecked,
+    y: Unchecked,
+    sample_weight: Unchecked,
+    checkpoint: Path | None = None,
+    placement: AbstractPlacement = ONE_DEVICE,
+    stack: ExitStack | None = None,
+) -> Fitting:
+    """The training runs that rows and settings ask for."""
+    start, mark = estimator._start(), ""
+    with placement.group.together():
+        checked = estimator._checked(X, y, sample_weight, placement)
+        if checkpoint is not None and placement.group.is_first:
+            check_writable(checkpoint)
+    recipe = recipe_of(estimator, checked.learned)
+    if checkpoint is not None or placement.group.count > 1:
+        mark = fingerprint(estimator, *checked.marks)
+    if placement.group.count > 1:
+        placement.group.check_same("rows or other settings", mark)
+        assert stack is not None
+        shared = stack.enter_context(placement.group.file_of_first(checkpoint))
+        checkpoint = None if shared is None else Path(shared)
+    seed = new_seed(estimator.random_state, placement)
+    if checkpoint is not None:
+        stored = stored_seed(checkpoint, recipe.restarts, mark)
+        seed = seed if stored is None else stored
+    units = checked.units_by(estimator._units) if start is None else start.units
+    rows = checked.in_units(units).fit_rows(recipe, seed, placement)
+    plan = plan_fit(rows, units, recipe, seed=seed, start=start, checkpoint=checkpoint)
+    return Fitting(plan, checked.learned, mark)
+
+
+def complete_fit(
+    estimator: NetworkEstimator,
+    fitting: Fitting,
+    runs: list[Run],
+    callback: Callback | None = None,
+) -> None:
+    """Make the fitted model, and assign it with all that was learned."""
+    plan, shown = fitting.plan, bool(estimator.verbose)
+    with sampling_progress(plan, runs, callback, shown=shown) as on_sampling:
+        model = complete(plan, runs, on_sampling)
+    assign(estimator, model, fitting.learned)
+    warn_of_fit(model, runs, estimator.training, plan.recipe.refinement)
+
+
+def recipe_of(estimator: NetworkEstimator, learned: Learned) -> Recipe:
+    """The settings of an estimator, checked."""
+    annealing = estimator._default_annealing
+    likelihood = estimator._likelihood_of(learned)
+    return checked_recipe(estimator, likelihood, kl_annealing=annealing)
+
+
+def assign(estimator: NetworkEstimator, model: FittedModel, learned: Learned) -> None:
+    """Give an estimator all that a fit learned, at once."""
+    for name in LEARNED:
+        estimator.__dict__.pop(name, None)
+    vars(estimator).update(learned, model_=model)
 
 
 def new_seed(random_state: Any, placement: AbstractPlacement = ONE_DEVICE) -> int:

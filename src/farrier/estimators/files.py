@@ -6,15 +6,11 @@ from typing import Any
 
 from .. import files, persist
 from ..fitted import FittedModel
-from ..tables.model import Estimator, TableModel
-from .base import LEARNED
-from .classifier import HorseshoeClassifier
-from .regressor import HorseshoeRegressor
+from ..tables.model import ESTIMATORS, Estimator, TableModel
+from .base import LEARNED, assign, recipe_of
 from .storable import labels_of, names_of, setting
 
-ESTIMATORS: dict[str, type[Estimator]] = {
-    each.__name__: each for each in (HorseshoeRegressor, HorseshoeClassifier)
-}
+CLASSES = {each.__name__: each for each in ESTIMATORS.values()}
 
 
 def load(path: str | Path) -> Estimator | TableModel:
@@ -42,16 +38,16 @@ def load(path: str | Path) -> Estimator | TableModel:
         if not isinstance(header["version"], str):
             raise ValueError(f"its version is {header['version']!r:.40}")
         model, more = files.from_file(header["structure"], arrays)
-        if more["class"] not in ESTIMATORS:
+        if more["class"] not in CLASSES:
             raise ValueError(f"{more['class']!r:.40} is an unknown estimator")
-        estimator = ESTIMATORS[more["class"]]()
+        estimator = CLASSES[more["class"]]()
         _check_names("settings", more["params"], estimator.get_params(deep=False))
         _check_names("attributes", more["learned"], LEARNED)
         estimator.set_params(**{n: setting(v) for n, v in more["params"].items()})
         learned = _learned(more["learned"])
         _check(estimator, learned, model)
-        estimator._recipe(learned)  # refuses what `fit` would refuse
-        estimator._assign(model, learned)
+        recipe_of(estimator, learned)  # refuses what `fit` would refuse
+        assign(estimator, model, learned)
         if "table" not in header:
             return estimator
         return TableModel.from_header(header["table"], estimator)
@@ -79,7 +75,7 @@ def _check(estimator: Estimator, learned: dict[str, Any], model: FittedModel) ->
     if learned["n_features_in_"] != d_in or (names is not None and len(names) != d_in):
         raise ValueError(f"its features are not those of {d_in} columns")
     of_y = model.units.y
-    if isinstance(estimator, HorseshoeRegressor) != (of_y is not None):
+    if ESTIMATORS[model.task] is not type(estimator):
         raise ValueError(f"its posterior is not that of a {type(estimator).__name__}")
     if of_y is not None:
         targets, count = learned["n_targets_"], len(of_y.mean)

@@ -3,7 +3,7 @@
 import pickle
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.base import clone
@@ -14,9 +14,11 @@ from ..scale.processes import AbstractGroup
 from ..train.history import Status
 from ..train.loop import Run
 from ..train.parallel import train_many
-from .base import Fitting, NetworkEstimator
+from .base import Fitting, NetworkEstimator, complete_fit, planned
 from .checks import Unchecked
 from .progress import budgets_of, steps_counter
+
+Table: TypeAlias = tuple[Unchecked, Unchecked, Unchecked]  # X, y and sample_weight
 
 
 def fit_many(
@@ -66,23 +68,27 @@ def fit_many(
     >>> halves = [np.arange(0, 60, 2), np.arange(1, 60, 2)]
     >>> models = fit_many(HorseshoeRegressor((20,), random_state=0), X, y, rows=halves)
     """
-    models, group = _checked_models(models, rows), placement.group
-    if group.count > 1:
-        parts = (X, y, sample_weight, rows)
-        shown = verbose if group.is_first else 0
-        return _fit_shares(models, parts, after_fit, shown, group)
-    fittings = []
+    models, table = _checked_models(models, rows), (X, y, sample_weight)
+    if placement.group.count > 1:
+        return _fit_shares(models, table, rows, after_fit, verbose, placement.group)
+    _train_all(models, _planned(models, table, rows), after_fit, verbose)
+    return models
+
+
+def _planned(
+    models: list[Any], table: Table, rows: Sequence[np.ndarray] | None
+) -> list[Fitting]:
+    """The training runs of all fits."""
+    fittings, part = [], table
     for index, model in enumerate(models):
-        part = (X, y, sample_weight)
         if rows is not None:
-            part = tuple(_take(values, rows[index]) for values in part)
+            part = [_take(values, rows[index]) for values in table]
         try:
-            fittings.append(model._plan(*part))
+            fittings.append(planned(model, *part))
         except ValueError as error:
             error.add_note(f"This is about model {index} of `fit_many`.")
             raise
-    _train_all(models, fittings, after_fit, verbose)
-    return models
+    return fittings
 
 
 def _train_all(
@@ -106,19 +112,19 @@ def _train_all(
             runs[index][number] = run
             if len(runs[index]) == len(jobs[index]):
                 trained = [runs[index][n] for n in range(len(jobs[index]))]
-                models[index]._complete(fittings[index], trained)
+                complete_fit(models[index], fittings[index], trained)
                 after_fit(index, models[index])
 
 
 def _fit_shares(
     models: list[Any],
-    parts: tuple[Unchecked, Unchecked, Unchecked, Sequence[np.ndarray] | None],
+    table: Table,
+    rows: Sequence[np.ndarray] | None,
     after_fit: Callable[[int, Any], None],
     verbose: int,
     group: AbstractGroup,
 ) -> list[Any]:
     """`fit_many` by all processes: each fits every n-th model and sends it to all."""
-    *table, rows = parts
     senders = [index % group.count for index in range(len(models))]
     mine = [index for index, sender in enumerate(senders) if sender == group.rank]
     with group.together(), group.separately():
@@ -127,7 +133,7 @@ def _fit_shares(
             *table,
             rows=None if rows is None else [rows[index] for index in mine],
             after_fit=lambda number, model: after_fit(mine[number], model),
-            verbose=verbose,
+            verbose=verbose if group.is_first else 0,
         )
     for index, (model, sender) in enumerate(zip(models, senders, strict=True)):
         sent = index in mine
@@ -176,9 +182,13 @@ def _checked_models(models: Unchecked, rows: Sequence[np.ndarray] | None) -> lis
 
 
 def _take(values: Unchecked, rows: np.ndarray) -> Unchecked:
+    """The rows of an array or a data frame with these numbers."""
     if values is None:
         return None
-    return values.iloc[rows] if hasattr(values, "iloc") else np.asarray(values)[rows]
+    try:
+        return values.iloc[rows]
+    except AttributeError:  # not a data frame
+        return np.asarray(values)[rows]
 
 
 def _steps_shown(

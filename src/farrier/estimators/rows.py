@@ -1,5 +1,6 @@
 """The rows of a fit, checked, and in the units of the network."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -8,7 +9,7 @@ import numpy as np
 
 from ..fit import FitRows, Recipe
 from ..fitted import Sample, Units, key_for
-from ..scale.placement import AbstractPlacement, OneDevice
+from ..scale.placement import ONE_DEVICE, AbstractPlacement
 from ..scale.rows import ArrayRows, RowSource, Statistics
 from ..scale.stream import LANES, Stream
 from ..train.data import Data
@@ -44,6 +45,10 @@ class CheckedRows:
         """What identifies the rows."""
         return self.x, self.y, self.weight
 
+    def units_by(self, learn: "Callable[[CheckedRows], Units]") -> Units:
+        """The units that are learned from these rows."""
+        return learn(self)
+
     def in_units(self, units: Units) -> Self:
         """The rows in the units of the network."""
         y = self.y if units.y is None else units.y(self.y)
@@ -56,7 +61,7 @@ class CheckedRows:
         x, y, weight = self.x, self.y, self.weight
         size = recipe.training.resolved_batch_size(len(x))
         sample = Sample.of(x, y, weight)
-        if isinstance(placement, OneDevice):
+        if placement == ONE_DEVICE:
             data = Data.create(x, y, weight, batch_size=size)
             return FitRows(data, sample, weight.sum())
         even = -(-size // LANES) * LANES
@@ -89,6 +94,16 @@ class CheckedSource:
     def marks(self) -> tuple[np.ndarray | bytes, ...]:
         """What identifies the rows."""
         return (self.mark.encode(),)
+
+    def units_by(self, learn: Callable[[CheckedRows], Units]) -> Units:
+        """The units that were learned in the pass over the rows."""
+        del learn
+        return self.units
+
+    def in_units(self, units: Units) -> Self:
+        """The same rows: they are read in their units."""
+        del units
+        return self
 
     def fit_rows(
         self, recipe: Recipe, seed: int, placement: AbstractPlacement

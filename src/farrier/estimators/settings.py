@@ -13,7 +13,7 @@ from ..core.posteriors import POSTERIORS, AbstractWeightPosterior
 from ..core.priors import PRIORS, AbstractPrior
 from ..fit import Recipe
 from ..infer.sample.settings import REFINEMENTS, AbstractRefinement
-from ..model.likelihoods import NOISES, AbstractLikelihood, AbstractNoise, Categorical
+from ..model.likelihoods import NOISES, AbstractLikelihood, Categorical
 from ..model.network import ACTIVATIONS
 from ..train.config import Training
 from .checks import Unchecked, checked_choice, checked_count
@@ -106,9 +106,9 @@ def checked_restarts(estimator: Any) -> int:
 
 def checked_noise(likelihood: Unchecked) -> LikelihoodSettings:
     """The settings of a regression's likelihood, from its name or the object itself."""
-    if isinstance(likelihood, LikelihoodSettings):  # also an object of the user's own
-        return likelihood
-    return checked_choice("likelihood", likelihood, NOISES, AbstractNoise)
+    known: dict[str, LikelihoodSettings] = {**NOISES}
+    kind: Any = LikelihoodSettings  # also an object of the user's own
+    return checked_choice("likelihood", likelihood, known, kind)
 
 
 def checked_classes(likelihood: Unchecked) -> LikelihoodSettings:

@@ -20,25 +20,12 @@ from .checks import Unchecked, checked_level, numbers_only
 from .draws import posterior_draws, to_arviz
 
 POINTS = 120  # of a band
-SLOW = ("feature_scores_", "feature_importances_")  # attributes that take seconds
 
 Curves = dict[str, tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]]]]
 
 
 class ViewedEstimator(NetworkEstimator):
     """An estimator that shows what it learned."""
-
-    def __dir__(self) -> list[str]:
-        """Names of the attributes that exist, and slow ones once they are computed.
-
-        scikit-learn's view in notebooks reads all of them.
-        """
-        slow = SLOW
-        if self._is_fitted() and self.model_.is_computed("column_shares"):
-            slow = ()
-        names = [name for name in object.__dir__(self) if name not in slow]
-        # As scikit-learn does: an attribute may not exist for all settings.
-        return [name for name in names if hasattr(self, name)]
 
     # -- in words -----------------------------------------------------------------
 

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from ..atomic import replacing
+from ..tables.model import parts_of
 from ..tables.table import Columns
 from . import network
 from .graph import DOUBLE, FLOAT, LABELS, Graph, ModelProto
 from .portable import Predictor
-from .predictor import parts_of, predictor_of
+from .predictor import predictor_of
 from .table import table_features
 
 

@@ -9,12 +9,10 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..estimators.base import NetworkEstimator
-from ..estimators.classifier import HorseshoeClassifier
 from ..fitted import FittedModel, key_for
-from ..infer.compact import can_fold
 from ..model.likelihoods.normal import MAX_LOG
-from ..model.posterior import SampledPosterior, as_sampled
-from ..tables.model import TableModel
+from ..model.posterior import SampledPosterior
+from ..tables.model import parts_of
 from ..tables.table import Columns
 from .portable import Predictor
 
@@ -68,7 +66,7 @@ def predictor_of(
     if draws is not None and draws < 2:
         raise ValueError(f"`draws` must be at least 2, got {draws}.")
     check_is_fitted(estimator)
-    if not can_fold(estimator.model_.posterior):
+    if not estimator.model_.posterior.can_fold:
         raise ValueError(
             'Only networks with the posterior "mean-field" or with MCMC draws can be '
             f"exported, and this one has {estimator.posterior!r}. Fit it again with "
@@ -78,17 +76,16 @@ def predictor_of(
     model = small.model_
     header = {
         "version": version("farrier"),
-        "task": "regression",
+        "task": model.task,
         "activation": estimator.activation,
         "layers": len(model.posterior.widths),
         "features": None if names is None else [str(name) for name in names],
         "compaction": str(small.compaction_),
         "targets": target_columns(small),
     }
-    if isinstance(small, HorseshoeClassifier):
-        header["task"] = "classification"
-        header["classes"] = small.classes_.tolist()
-        header["label_type"] = small.classes_.dtype.str
+    if "classes_" in vars(small):
+        classes = vars(small)["classes_"]
+        header |= {"classes": classes.tolist(), "label_type": classes.dtype.str}
     return Predictor(header, arrays_of(model, draws) | _units(model))
 
 
@@ -100,7 +97,7 @@ def target_columns(estimator: NetworkEstimator) -> int | None:
 def arrays_of(model: FittedModel, draws: int | None) -> dict[str, np.ndarray]:
     """Weights of all draws by name, and their noise."""
     key = key_for(model.seed, "predict")
-    posterior = as_sampled(model.posterior.resampled(draws or model.draws, key=key))
+    posterior = model.posterior.resampled(draws or model.draws, key=key).as_sampled()
     arrays = {}
     pairs = zip(posterior.kernels, posterior.biases, strict=True)
     for index, (kernel, bias) in enumerate(pairs):
@@ -129,19 +126,6 @@ def _noise_arrays(posterior: SampledPosterior) -> dict[str, Any]:
         "noise": noise[:, None],
         "noise.limit": np.asarray(MAX_LOG),
     }
-
-
-def parts_of(model: Any) -> tuple[NetworkEstimator, Columns | None]:
-    """The estimator, and the columns of the table that it was fitted to."""
-    if isinstance(model, NetworkEstimator):
-        return model, None
-    if isinstance(model, TableModel):
-        return model.estimator, model.columns
-    raise TypeError(
-        "`model` must be a HorseshoeRegressor, a HorseshoeClassifier or a TableModel, "
-        f"got {type(model).__name__}. For a scikit-learn pipeline see "
-        "`farrier.export.pipelines`."
-    )
 
 
 def _names_of_numbers(columns: Columns) -> list[str]:

@@ -27,11 +27,7 @@ from ..core.weights import Fold
 from ..model.inputs import InputScales
 from ..model.layers import Layer
 from ..model.network import Network
-from ..model.posterior import (
-    AbstractPosterior,
-    SampledPosterior,
-    VariationalPosterior,
-)
+from ..model.posterior import AbstractPosterior, Masks, SampledPosterior
 from .nodes import Nodes
 from .predict import summarise
 
@@ -39,7 +35,6 @@ MAX_MOVE = 0.01  # largest move of predictions by compaction, in predictive sds
 FOLD_ROWS = 1_000  # rows from which the fold of (C1) is computed
 RIDGE = 1e-4
 
-Masks = tuple[np.ndarray, ...]  # of the kept nodes of each hidden layer
 Check = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -91,7 +86,7 @@ def compact(
     too. Where inputs have scales, columns are then removed by the same rule. A
     posterior that correlates the nodes of a layer keeps all of them.
     """
-    if not can_fold(posterior):
+    if not posterior.can_fold:
         everything = tuple(np.ones(width, bool) for width in posterior.widths)
         columns = None if nodes.columns is None else np.ones(x.shape[1], bool)
         return Compaction(posterior, everything, 0.0, 0.0, columns)
@@ -109,25 +104,7 @@ def compact(
         tries = iter([*fewer, keep])
         small, (columns, *rest), cost = _first_unmoved(silence, check, whole, tries)
         keep = tuple(rest)
-    return Compaction(_taken(small, keep, columns), keep, *cost, columns)
-
-
-def can_fold(posterior: AbstractPosterior) -> bool:
-    """Whether single nodes can be folded into the rest of their layer."""
-    if not isinstance(posterior, VariationalPosterior):
-        return True
-    layers = (*posterior.network.layers, posterior.network.output)
-    return all(layer.weights.can_fold for layer in layers)
-
-
-def _taken(
-    posterior: AbstractPosterior, keep: Masks, columns: np.ndarray | None
-) -> AbstractPosterior:
-    """The posterior without nodes, and columns, that are not kept."""
-    if isinstance(posterior, SampledPosterior):
-        return posterior.take_nodes(keep)
-    assert isinstance(posterior, VariationalPosterior)
-    return replace(posterior, network=posterior.network.take(keep, columns))
+    return Compaction(small.take(keep, columns), keep, *cost, columns)
 
 
 class Activations(eqx.Module):
@@ -167,8 +144,8 @@ def _silencer(
         if posterior.scales_columns:
             means = (jnp.tile(x.mean(0), (posterior.draws, 1)), *means)
         return lambda keep: posterior.silenced(keep, means)
-    assert isinstance(posterior, VariationalPosterior)
-    network, hidden = posterior.network, activations(posterior, x)
+    network, hidden = posterior.variational, activations(posterior, x)
+    assert network is not None
 
     def silenced(keep: Masks) -> AbstractPosterior:
         start = network

@@ -71,7 +71,7 @@ def ensemble(
             key_fold, key_draws = jr.split(jr.fold_in(key, number))
             small = with_best_nodes(network, nodes, counts, x, key=key_fold)
             part = sampled(small, share, key=key_draws)
-            parts.append(part.take_nodes(_order(nodes, counts)))
+            parts.append(part.take(_order(nodes, counts)))
     widest = tuple(np.max([part.widths for part in parts], axis=0).tolist())
     return SampledPosterior.concatenated([part.padded(widest) for part in parts])
 

@@ -103,6 +103,11 @@ class Network(eqx.Module):
         first = self.layers[0].weights.fan_in - 1
         return first if self.inputs is None else self.inputs.total
 
+    @property
+    def can_fold(self) -> bool:
+        """Whether single nodes can be folded into the rest of their layers (C1)."""
+        return all(layer.weights.can_fold for layer in (*self.layers, self.output))
+
     def bound(
         self,
         x: Float[Array, "batch d_in"],

@@ -12,6 +12,7 @@ over the output layer's weights where the likelihood integrates these.
 import abc
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import equinox as eqx
@@ -31,6 +32,7 @@ MAX_STORED = 2**20  # weights of all draws up to which these are kept for predic
 
 Result = TypeVar("Result", bound=PyTree)
 Outputs = tuple[Array, ...]
+Masks = tuple[np.ndarray, ...]  # of the kept nodes of each hidden layer
 
 
 class AbstractPosterior(eqx.Module):
@@ -59,6 +61,16 @@ class AbstractPosterior(eqx.Module):
     def scales_columns(self) -> bool:
         """Whether each input has a scale of its own (I2)."""
 
+    @property
+    def variational(self) -> Network | None:
+        """The network that the draws are made from; None for stored draws."""
+        return None
+
+    @property
+    def can_fold(self) -> bool:
+        """Whether single nodes can be folded into the rest of their layers (C1)."""
+        return self.variational is None or self.variational.can_fold
+
     @abc.abstractmethod
     def sample(self, number: Int[Array, ""]) -> SampledNetwork:
         """All weights of one draw."""
@@ -70,6 +82,10 @@ class AbstractPosterior(eqx.Module):
     @abc.abstractmethod
     def resampled(self, draws: int, *, key: PRNGKeyArray) -> "AbstractPosterior":
         """The same posterior with this many draws, from the key if they are random."""
+
+    @abc.abstractmethod
+    def take(self, keep: Masks, columns: np.ndarray | None = None) -> Self:
+        """The posterior with the kept nodes and columns alone."""
 
     @abc.abstractmethod
     def mean_noise(self) -> Float[Array, " unknowns"]:
@@ -86,6 +102,14 @@ class AbstractPosterior(eqx.Module):
     @abc.abstractmethod
     def scale_draws(self, *, key: PRNGKeyArray) -> dict[str, np.ndarray]:
         """Draws of each scale by name: `layer_1_tau`, ..., `output_kappa`."""
+
+    @abc.abstractmethod
+    def as_sampled(self) -> "SampledPosterior":
+        """All draws, made once and kept; the predictions are the same."""
+
+    def stored(self) -> "AbstractPosterior":
+        """The posterior with its draws made and kept, if they are few."""
+        return self
 
     def map(
         self, function: Callable[[Int[Array, ""]], Result], *, at_once: int = 1
@@ -140,6 +164,11 @@ class VariationalPosterior(AbstractPosterior):
         """Whether each input has a scale of its own (I2)."""
         return self.network.inputs is not None
 
+    @property
+    def variational(self) -> Network:
+        """The network."""
+        return self.network
+
     def sample(self, number: Int[Array, ""]) -> SampledNetwork:
         """All weights of one draw."""
         return self.network.sample(key=self._key(number))
@@ -154,6 +183,35 @@ class VariationalPosterior(AbstractPosterior):
     def resampled(self, draws: int, *, key: PRNGKeyArray) -> "VariationalPosterior":
         """Draws from another key."""
         return VariationalPosterior.create(self.network, draws, key=key)
+
+    def take(self, keep: Masks, columns: np.ndarray | None = None) -> Self:
+        """Draws of the network with the kept nodes and columns alone."""
+        return replace(self, network=self.network.take(keep, columns))
+
+    def as_sampled(self) -> "SampledPosterior":
+        """All draws, however many weights they have."""
+        make = _integrated if self.likelihood.integrates_output else _drawn
+        kernels, biases, variance = make(self)
+        return SampledPosterior(
+            kernels=kernels,
+            biases=biases,
+            scales={},
+            noise=self.noise,
+            likelihood=self.likelihood,
+            activation=self.network.activation,
+            output_variance=variance,
+        )
+
+    @property
+    def can_store(self) -> bool:
+        """Whether the weights of all draws are few enough to be kept."""
+        layers = (*self.network.layers, self.network.output)
+        weights = sum(layer.weights.fan_in * layer.weights.nodes for layer in layers)
+        return self.can_fold and self.draws * weights <= MAX_STORED
+
+    def stored(self) -> AbstractPosterior:
+        """All draws, if their weights are few (`can_store`)."""
+        return self.as_sampled() if self.can_store else self
 
     def mean_noise(self) -> Float[Array, " unknowns"]:
         """That of q."""
@@ -248,11 +306,7 @@ class SampledPosterior(AbstractPosterior):
             return self
         return self.take_draws([s * self.draws // draws for s in range(draws)])
 
-    def thinned(self, draws: int) -> "SampledPosterior":
-        """Evenly spaced draws, the first and the last among them."""
-        return self.take_draws(np.linspace(0, self.draws - 1, draws).round().tolist())
-
-    def take_draws(self, numbers: Sequence[float]) -> "SampledPosterior":
+    def take_draws(self, numbers: Sequence[int]) -> "SampledPosterior":
         """The draws of these numbers, by NumPy, so that nothing is compiled."""
         chosen = np.asarray(numbers, int)
         taken = jax.tree.map(
@@ -284,7 +338,11 @@ class SampledPosterior(AbstractPosterior):
             for name, values in scales.items()
         }
 
-    def take_nodes(self, keep: tuple[np.ndarray, ...]) -> "SampledPosterior":
+    def as_sampled(self) -> "SampledPosterior":
+        """The posterior itself."""
+        return self
+
+    def take(self, keep: Masks, columns: np.ndarray | None = None) -> Self:
         """These nodes of each hidden layer: a mask, or numbers in their new order."""
         kernels, biases = [*self.kernels], [*self.biases]
         scales = {layer: dict(of_layer) for layer, of_layer in self.scales.items()}
@@ -294,12 +352,11 @@ class SampledPosterior(AbstractPosterior):
             kernels[index + 1] = kernels[index + 1][:, kept]
             of_layer = scales.get(f"layer_{index + 1}", {})
             of_layer |= {n: v[:, kept] for n, v in of_layer.items() if v.ndim > 1}
-        variance = self.output_variance
-        if variance is not None and keep:
+        if (variance := self.output_variance) is not None and keep:
             variance = (variance[0][:, keep[-1]], variance[1])
         return self._with(kernels, biases, scales, variance)
 
-    def padded(self, widths: tuple[int, ...]) -> "SampledPosterior":
+    def padded(self, widths: tuple[int, ...]) -> Self:
         """The same predictions, with nodes of zero weight after the other nodes."""
         kernels, biases = [*self.kernels], [*self.biases]
         scales = {layer: dict(of_layer) for layer, of_layer in self.scales.items()}
@@ -317,30 +374,28 @@ class SampledPosterior(AbstractPosterior):
                 variance = (jnp.pad(variance[0], ((0, 0), more, (0, 0))), variance[1])
         return self._with(kernels, biases, scales, variance)
 
-    def silenced(
-        self, keep: tuple[np.ndarray, ...], means: tuple[Float[Array, "draws _"], ...]
-    ) -> "SampledPosterior":
+    def silenced(self, keep: Masks, means: tuple[Float[Array, "draws _"], ...]) -> Self:
         """The same shape; nodes that are not kept are constants in the next bias (C1).
 
         `keep` and `means` (mean activations) may begin with the inputs.
         """
         kernels, biases = [*self.kernels], [*self.biases]
-        variance = self.output_variance
+        variance, each = self.output_variance, partial(jnp.einsum, "sk,skj->sj")
         first = len(kernels) - len(keep)
         for index, (mean, kept) in enumerate(zip(means, keep, strict=True), first):
             gone = jnp.where(jnp.asarray(kept), 0, mean)
             mask = jnp.asarray(kept)[None, :, None]
-            biases[index] = biases[index] + _each(gone, kernels[index])
+            biases[index] = biases[index] + each(gone, kernels[index])
             kernels[index] = jnp.where(mask, kernels[index], 0)
             if variance is not None and index == len(kernels) - 1:
                 of_kernel, of_bias = variance
-                of_bias = of_bias + _each(gone**2, of_kernel)
+                of_bias = of_bias + each(gone**2, of_kernel)
                 variance = (jnp.where(mask, of_kernel, 0), of_bias)
         return self._with(kernels, biases, self.scales, variance)
 
     def _with(
         self, kernels: list, biases: list, scales: dict, variance: tuple | None
-    ) -> "SampledPosterior":
+    ) -> Self:
         return replace(
             self,
             kernels=tuple(kernels),
@@ -350,49 +405,6 @@ class SampledPosterior(AbstractPosterior):
         )
 
 
-def _each(
-    a: Float[Array, "draws nodes"], kernel: Float[Array, "draws nodes d_out"]
-) -> Float[Array, "draws d_out"]:
-    """The product of each draw's vector and kernel."""
-    return jnp.einsum("sk,skj->sj", a, kernel)
-
-
-def can_store(posterior: AbstractPosterior) -> bool:
-    """Whether the weights of all draws are few enough to be kept."""
-    if not isinstance(posterior, VariationalPosterior):
-        return False
-    layers = (*posterior.network.layers, posterior.network.output)
-    weights = sum(layer.weights.fan_in * layer.weights.nodes for layer in layers)
-    foldable = all(layer.weights.can_fold for layer in layers)
-    return foldable and posterior.draws * weights <= MAX_STORED
-
-
-def stored(posterior: AbstractPosterior) -> AbstractPosterior:
-    """The posterior with its draws made once and kept, if they are few (`can_store`).
-
-    Predictions are the same.
-    """
-    return as_sampled(posterior) if can_store(posterior) else posterior
-
-
-def as_sampled(posterior: AbstractPosterior) -> SampledPosterior:
-    """All draws of a mean-field posterior, however many weights they have."""
-    if isinstance(posterior, SampledPosterior):
-        return posterior
-    assert isinstance(posterior, VariationalPosterior)
-    make = _integrated if posterior.likelihood.integrates_output else _drawn
-    kernels, biases, variance = make(posterior)
-    return SampledPosterior(
-        kernels=kernels,
-        biases=biases,
-        scales={},
-        noise=posterior.noise,
-        likelihood=posterior.likelihood,
-        activation=posterior.network.activation,
-        output_variance=variance,
-    )
-
-
 @eqx.filter_jit
 def _integrated(posterior: VariationalPosterior) -> tuple:
     """Weights of the hidden layers, and means and variances of the output layer's.
@@ -400,7 +412,7 @@ def _integrated(posterior: VariationalPosterior) -> tuple:
     Outputs that noise depends on are drawn and not integrated.
     """
     network = posterior.network
-    weights: Any = network.output.weights  # mean-field: see `can_store`
+    weights: Any = network.output.weights  # mean-field: see `stored`
     d_out = network.likelihood.d_out
     is_drawn = jnp.asarray(network.likelihood.noise_outputs)
 

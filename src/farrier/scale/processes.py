@@ -223,8 +223,10 @@ class ProcessGroup(AbstractGroup):
         """A block that fails in all processes if it fails in one."""
         try:
             yield
+        except LostProcess:
+            raise
         except BaseException as error:
-            if isinstance(error, LostProcess) or "agreed" in vars(error):
+            if "agreed" in vars(error):
                 raise
             self.agree(error)
         self.agree()

@@ -4,21 +4,25 @@ import dataclasses
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self, TypeAlias, TypedDict
+from typing import Any, Self, TypeAlias, TypedDict, cast
 
 import numpy as np
 
 from .. import persist
+from ..estimators.base import NetworkEstimator
 from ..estimators.classifier import HorseshoeClassifier
 from ..estimators.regressor import HorseshoeRegressor
 from ..jsonable import from_json, to_json
 from .columns import Column
 from .files import Frame, TableError, imported
-from .table import CLASSIFICATION, REGRESSION, Columns
+from .table import CLASSIFICATION, REGRESSION, Columns, checked_task
 
 Estimator: TypeAlias = HorseshoeRegressor | HorseshoeClassifier
 LEVELS = (0.5, 0.8, 0.9, 0.95)
-CLASSES = {REGRESSION: HorseshoeRegressor, CLASSIFICATION: HorseshoeClassifier}
+ESTIMATORS: dict[str, type[Estimator]] = {
+    REGRESSION: HorseshoeRegressor,
+    CLASSIFICATION: HorseshoeClassifier,
+}
 
 
 class ColumnDescription(TypedDict):
@@ -80,10 +84,11 @@ class TableModel:
 
     def __post_init__(self) -> None:
         columns, estimator = self.columns, self.estimator
-        if CLASSES[columns.task] is not type(estimator):
+        needed = ESTIMATORS[columns.task]
+        if needed is not type(estimator):
             raise ValueError(
-                f"A table for {columns.task} needs a {CLASSES[columns.task].__name__}, "
-                f"got a {type(estimator).__name__}."
+                f"A table for {columns.task} needs a {needed.__name__}, got a "
+                f"{type(estimator).__name__}."
             )
         count = len(columns.feature_names)
         if count != estimator.n_features_in_:
@@ -91,12 +96,12 @@ class TableModel:
                 f"The table has {count} features, and the estimator was fitted to "
                 f"{estimator.n_features_in_}."
             )
-        if isinstance(estimator, HorseshoeClassifier) and columns.target is not None:
-            is_number = estimator.classes_.dtype.kind in "iu"
-            if is_number != (columns.labels == "number"):
+        classes = self._classes
+        if classes is not None and columns.target is not None:
+            if (classes.dtype.kind in "iu") != (columns.labels == "number"):
                 raise ValueError(
                     f"The labels of the table are of type {columns.labels!r}, those of "
-                    f"the estimator are {estimator.classes_[:3].tolist()}."
+                    f"the estimator are {classes[:3].tolist()}."
                 )
         from_json(TrainingTable, self.about, "about")
 
@@ -135,7 +140,9 @@ class TableModel:
         ndarray of shape (n_rows, n_classes)
             Probabilities, in the order of `estimator.classes_`.
         """
-        return self._classifier.predict_proba(self._features(frame))
+        otherwise = "The model predicts numbers; it has no classes."
+        classifier = self._required(CLASSIFICATION, otherwise)
+        return classifier.predict_proba(self._features(frame))
 
     def predict_interval(
         self, frame: Frame, level: float = 0.9
@@ -154,7 +161,9 @@ class TableModel:
         low, high : ndarray of shape (n_rows,)
             Ends of the interval.
         """
-        return self._regressor.predict_interval(self._features(frame), level)
+        otherwise = "The model predicts classes; it has no intervals."
+        regressor = self._required(REGRESSION, otherwise)
+        return regressor.predict_interval(self._features(frame), level)
 
     def prediction(self, frame: Frame, level: float = 0.9) -> dict[str, np.ndarray]:
         """The complete prediction, as the columns of a table.
@@ -172,12 +181,12 @@ class TableModel:
             `mean`, `std`, `low` and `high` for a regression; `label` and one
             probability for each class, `P(class)`, for a classification.
         """
-        X = self._features(frame)
-        if isinstance(self.estimator, HorseshoeRegressor):
-            mean, std = self.estimator.predict(X, return_std=True)
-            low, high = self.estimator.predict_interval(X, level)
+        X, estimator = self._features(frame), cast(Any, self.estimator)
+        if (classes := self._classes) is None:
+            mean, std = estimator.predict(X, return_std=True)
+            low, high = estimator.predict_interval(X, level)
             return {"mean": mean, "std": std, "low": low, "high": high}
-        p, classes = self._classifier.predict_proba(X), self._classifier.classes_
+        p = estimator.predict_proba(X)
         parts = {f"P({label})": p[:, k] for k, label in enumerate(classes)}
         return {"label": classes[p.argmax(axis=1)]} | parts
 
@@ -216,20 +225,21 @@ class TableModel:
             `log_density`, and `brier`, the Brier score summed over classes.
         """
         X, y = self._features(frame), self.known_targets(frame)
-        density = float(self.estimator.log_density(X, y).mean())
-        if isinstance(self.estimator, HorseshoeRegressor):
-            error = self.estimator.predict(X) - y
+        estimator = cast(Any, self.estimator)
+        density = float(estimator.log_density(X, y).mean())
+        if (classes := self._classes) is None:
+            error = estimator.predict(X) - y
             scores = {
                 "rmse": math.sqrt(np.mean(error**2)),
                 "mae": float(np.mean(np.abs(error))),
                 "log_density": density,
             }
             for level in LEVELS:
-                low, high = self.estimator.predict_interval(X, level)
+                low, high = estimator.predict_interval(X, level)
                 covered = float(np.mean((low <= y) & (y <= high)))
                 scores[f"coverage_{round(100 * level)}"] = covered
             return scores
-        p, classes = self._classifier.predict_proba(X), self._classifier.classes_
+        p = estimator.predict_proba(X)
         truth = y[:, None] == classes[None]
         wrong = classes[p.argmax(axis=1)] != y
         return {
@@ -252,14 +262,12 @@ class TableModel:
             Numbers or labels.
         """
         y = self.columns.targets(frame)
-        if isinstance(self.estimator, HorseshoeClassifier):
-            new = np.setdiff1d(y, self.estimator.classes_)
-            if len(new):
-                raise TableError(
-                    f"The target {self.columns.target!r} holds labels that were not in "
-                    f"the training rows: {new[:5].tolist()}; known are "
-                    f"{self.estimator.classes_[:5].tolist()}."
-                )
+        classes = self._classes
+        if classes is not None and len(new := np.setdiff1d(y, classes)):
+            raise TableError(
+                f"The target {self.columns.target!r} holds labels that were not in the "
+                f"training rows: {new[:5].tolist()}; known are {classes[:5].tolist()}."
+            )
         return y
 
     # -- other models and files --------------------------------------------------------
@@ -326,16 +334,15 @@ class TableModel:
                 "names. Fit it to a pandas frame, or use it in Python: "
                 "`farrier.load(...).predict(X)`."
             )
+        if getattr(estimator, "n_targets_", None) is not None:
+            raise TableError(
+                "The model was fitted to a target with several columns. Use it in "
+                "Python: `farrier.load(...).predict(X)`."
+            )
         columns = tuple(Column(str(name), "number") for name in names)
-        task = CLASSIFICATION
-        if isinstance(estimator, HorseshoeRegressor):
-            task = REGRESSION
-            if estimator.n_targets_ is not None:
-                raise TableError(
-                    "The model was fitted to a target with several columns. Use it in "
-                    "Python: `farrier.load(...).predict(X)`."
-                )
-        return cls(Columns(columns, None, task), estimator)
+        return cls(
+            Columns(columns, None, checked_task(estimator.model_.task)), estimator
+        )
 
     def _features(self, frame: Frame) -> Any:
         """Rows x features; with names, if the estimator was fitted to names."""
@@ -344,13 +351,25 @@ class TableModel:
         return X if names is None else imported()[0].DataFrame(X, columns=names)
 
     @property
-    def _classifier(self) -> HorseshoeClassifier:
-        if not isinstance(self.estimator, HorseshoeClassifier):
-            raise TableError("The model predicts numbers; it has no classes.")
+    def _classes(self) -> np.ndarray | None:
+        """The labels of a classification; None for a regression."""
+        return getattr(self.estimator, "classes_", None)
+
+    def _required(self, task: str, otherwise: str) -> Any:
+        """The estimator, which must be for this task."""
+        if self.task != task:
+            raise TableError(otherwise)
         return self.estimator
 
-    @property
-    def _regressor(self) -> HorseshoeRegressor:
-        if not isinstance(self.estimator, HorseshoeRegressor):
-            raise TableError("The model predicts classes; it has no intervals.")
-        return self.estimator
+
+def parts_of(model: Any) -> tuple[Any, Columns | None]:
+    """The estimator of a model, and the columns of the table that it was fitted to."""
+    if isinstance(model, TableModel):
+        return model.estimator, model.columns
+    if isinstance(model, NetworkEstimator):
+        return model, None
+    raise TypeError(
+        "`model` must be a HorseshoeRegressor, a HorseshoeClassifier or a TableModel, "
+        f"got {type(model).__name__}. Of a scikit-learn pipeline give the last step; "
+        "`farrier.export.pipelines` exports a whole one."
+    )

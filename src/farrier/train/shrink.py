@@ -13,15 +13,15 @@ state is dropped, and further training makes up for the little that they contrib
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..core.random import fold_in
-from ..core.weights import MeanFieldWeights
 from ..model.layers import Layer
 from ..model.network import ACTIVATIONS, Network
 from .data import round_up
@@ -101,20 +101,16 @@ class Shrinking:
 def can_shrink(job: Job) -> bool:
     """Whether single nodes can be folded into the rest of their layers."""
     network = job.run.state.network
-    layers = (*network.layers, network.output)
-    foldable = all(layer.weights.can_fold for layer in layers)
-    return foldable and job.run.state.average is None
+    return network.can_fold and job.run.state.average is None
 
 
 def without(state: TrainState, keep: tuple[np.ndarray, ...]) -> TrainState:
     """The state of a run and of its optimiser, with the kept nodes alone."""
-
-    def smaller(tree: PyTree) -> PyTree:
-        return tree.take(keep) if isinstance(tree, Network) else tree
-
+    is_network = lambda tree: isinstance(tree, Network)
+    smaller = lambda tree: tree.take(keep) if is_network(tree) else tree
     # By NumPy: on the device each new shape would be compiled.
     host = converted(state, np.asarray)
-    host = jax.tree.map(smaller, host, is_leaf=lambda tree: isinstance(tree, Network))
+    host = jax.tree.map(smaller, host, is_leaf=is_network)
     return converted(host, jnp.asarray)
 
 
@@ -162,8 +158,7 @@ def _with_means(
     """The network with the mean of each removed node in the biases that it feeds."""
     layers: list[Layer] = [*network.layers, network.output]
     for index, (kept, mean) in enumerate(zip(keep, means, strict=True), start=1):
-        weights = layers[index].weights
-        assert isinstance(weights, MeanFieldWeights)
+        weights: Any = layers[index].weights  # mean-field: see `can_shrink`
         added = np.asarray(weights.kernel.loc) @ np.where(kept, 0, mean)
         loc = jnp.asarray(np.asarray(weights.bias.loc) + added)
         layers[index] = eqx.tree_at(

@@ -6,6 +6,7 @@ bit-identical to one that was not.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import equinox as eqx
@@ -97,8 +98,7 @@ def step_on(
 ) -> tuple[TrainState, Float[Array, " terms_and_one"]]:
     """One step of the optimiser; a step that is not finite changes nothing.
 
-    Returns the new state, and the terms of the ELBO followed by 1: zeros after a bad
-    step.
+    Returns the new state, and the terms of the ELBO and 1: zeros after a bad step.
 
     Parameters
     ----------
@@ -111,7 +111,6 @@ def step_on(
     """
     x, y, weight = rows
     params, fixed = eqx.partition(state.network, eqx.is_inexact_array)
-    names = state.network.term_names()
 
     def loss(params):
         network = eqx.combine(params, fixed)
@@ -123,21 +122,11 @@ def step_on(
         kl_weight = schedule.kl_weight_at(state.step)
         terms = bound.terms()
         loss = -bound.weighted(kl_weight) / total
-        return loss, jnp.stack([terms[n] for n in names])
+        return loss, jnp.stack([terms[name] for name in network.term_names()])
 
     (_, terms), grads = jax.value_and_grad(loss, has_aux=True)(params)
     terms, grads = part.added((terms, grads))
-
-    def move(params, optimiser, average):
-        with jax.numpy_dtype_promotion("standard"):
-            updates, optimiser = adam().update(grads, optimiser, params)
-        rate = schedule.rate(state.step)
-        params = jax.tree.map(lambda p, u: p - rate * u, params, updates)
-        if average is not None:
-            weight = schedule.averaging_weight(state.step)
-            average = jax.tree.map(lambda a, p: a + weight * (p - a), average, params)
-        return params, optimiser, average
-
+    move = partial(_moved, grads=grads, schedule=schedule, step=state.step)
     term_finite = jnp.isfinite(terms)
     good = term_finite.all() & jnp.isfinite(optax.tree.norm(grads))
     params, optimiser, average = lax.cond(
@@ -158,3 +147,23 @@ def step_on(
     )
     counted = jnp.append(terms, jnp.ones_like(terms[0]))
     return new, jnp.where(good, counted, 0)
+
+
+def _moved(
+    params: PyTree,
+    optimiser: PyTree,
+    average: PyTree,
+    *,
+    grads: PyTree,
+    schedule: Schedule,
+    step: Int[Array, ""],
+) -> tuple[PyTree, PyTree, PyTree]:
+    """Parameters, optimiser and average after a step along these gradients."""
+    with jax.numpy_dtype_promotion("standard"):
+        updates, optimiser = adam().update(grads, optimiser, params)
+    rate = schedule.rate(step)
+    params = jax.tree.map(lambda p, u: p - rate * u, params, updates)
+    if average is not None:
+        weight = schedule.averaging_weight(step)
+        average = jax.tree.map(lambda a, p: a + weight * (p - a), average, params)
+    return params, optimiser, average

@@ -133,11 +133,6 @@ class Description:
     # -- values ------------------------------------------------------------------------
 
     @property
-    def task(self) -> str:
-        """What is predicted: "regression" or "classification"."""
-        return "classification" if self.model.units.y is None else "regression"
-
-    @property
     def input_names(self) -> list[str]:
         """Names of the inputs, or x0, x1, ..."""
         unnamed = [f"x{index}" for index in range(self.model.posterior.d_in)]
@@ -160,11 +155,6 @@ class Description:
             stored = int(model.compaction.columns.sum())
         (width,) = _widths(nodes, (count,), (stored,))
         return width
-
-    @property
-    def ending(self) -> Ending:
-        """How the training ended."""
-        return ENDINGS[self.model.history.status]
 
     @property
     def steps(self) -> int:
@@ -206,7 +196,8 @@ class Description:
     @property
     def training_text(self) -> str:
         """How the training ended, with its steps and seconds."""
-        history, ending = self.model.history, self.ending
+        history = self.model.history
+        ending = ENDINGS[history.status]
         skipped = history.skipped
         more = f" ({skipped} skipped because they were not finite)" if skipped else ""
         text = f"{ending.text}; {self.steps:,} steps{more} in {history.seconds:.0f} s"
@@ -227,12 +218,16 @@ class Description:
     def summary(self) -> Summary:
         """All that is known, line by line."""
         model = self.model
+        layers = [
+            (f"hidden layer {index}", layer.text("nodes"))
+            for index, layer in enumerate(self.layers, start=1)
+        ]
         lines = [
             ("task", self._task_text()),
             ("rows", f"{model.total:,.10g}"),
             ("inputs", self.inputs_text),
             *self._choices(),
-            *self._layer_lines(),
+            *layers,
             *self._elbo_lines(),
             ("training", self.training_text),
         ]
@@ -271,7 +266,7 @@ class Description:
         model, sampling = self.model, self.model.sampling
         values = {
             "class": self.title,
-            "task": self.task,
+            "task": model.task,
             "rows": model.total,
             "features": model.posterior.d_in,
             "widths": [layer.active for layer in self.layers],
@@ -305,9 +300,9 @@ class Description:
     def _task_text(self) -> str:
         model = self.model
         if model.units.y is None:
-            return f"{self.task}, {model.likelihood.d_out} classes"
+            return f"{model.task}, {model.likelihood.d_out} classes"
         targets = len(model.units.y.scale)
-        return self.task if targets == 1 else f"{self.task}, {targets} targets"
+        return model.task if targets == 1 else f"{model.task}, {targets} targets"
 
     def _choices(self) -> list[tuple[str, str]]:
         """The prior and the posterior: a name without quotes, or an object."""
@@ -316,12 +311,6 @@ class Description:
             (name, value if isinstance(value, str) else repr(value))
             for name, value in chosen
             if value is not None
-        ]
-
-    def _layer_lines(self) -> list[tuple[str, str]]:
-        return [
-            (f"hidden layer {index}", layer.text("nodes"))
-            for index, layer in enumerate(self.layers, start=1)
         ]
 
     def _elbo_lines(self) -> list[tuple[str, str]]:

@@ -153,15 +153,11 @@ def node_counts(fits: Sequence[Fit], least: int) -> tuple[int, ...]:
 
     All nodes are kept where they have no scores or cannot be folded one by one.
     """
-    scored = [nodes.widths for network, nodes in fits if nodes and _can_fold(network)]
+    scored = [nodes.widths for network, nodes in fits if nodes and network.can_fold]
     if len(scored) < len(fits):
         return fits[0][0].widths
     active = np.max(scored, axis=0).tolist()
     return tuple(max(least, round_up(count)) for count in active)
-
-
-def _can_fold(network: Network) -> bool:
-    return all(v.weights.can_fold for v in (*network.layers, network.output))
 
 
 # -- chains ---------------------------------------------------------------------------

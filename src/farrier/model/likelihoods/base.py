@@ -97,6 +97,11 @@ class AbstractLikelihood(eqx.Module):
 
     # -- its own unknowns, such as the precision of a normal noise --------------------
 
+    @property
+    def unknowns(self) -> int:
+        """Number of its unknowns."""
+        return 0
+
     def mean_noise(self) -> Float[Array, " unknowns"]:
         """Mean of its unknowns under q, as `residual_variance` takes it."""
         return jnp.zeros(0)

@@ -47,6 +47,11 @@ class AbstractNormalLikelihood(AbstractLikelihood):
         """Number of targets; each has a precision."""
         return self.gamma.log_rate.shape[0]
 
+    @property
+    def unknowns(self) -> int:
+        """The precision of each target."""
+        return self.targets
+
     def log_marginal(
         self,
         y: Float[Array, "batch targets"] | Int[Array, " batch"],
@@ -130,9 +135,8 @@ class AbstractNormalLikelihood(AbstractLikelihood):
         )
         return f[..., : self.targets] + sd * standard
 
-    def resumed(self, fresh: AbstractLikelihood) -> Self:
+    def resumed(self, fresh: Any) -> Self:
         """The same mean of gamma, with the shape and the prior of a fresh one (M8)."""
-        assert isinstance(fresh, AbstractNormalLikelihood)
         old, shape = self.gamma, fresh.gamma.fixed_shape
         gamma = Gamma(shape, old.log_rate + jnp.log(shape / old.fixed_shape))
         return type(self)(gamma, fresh.prior_shape, fresh.prior_rate)

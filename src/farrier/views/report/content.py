@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ...estimators import TableModel
-from ...fit import FittedModel
+from ...tables.model import TableModel, parts_of
 from ...tables.table import as_frame
 from ..describe import Description, Width, describe_estimator
 from ..displays import coverage
+from . import figures
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 ROUNDING = 1e-9  # of sums of probabilities
@@ -84,13 +84,11 @@ class Case:
 
 def case_of(model: Any, data: Any) -> Case:
     """The case of a TableModel with a frame, or of an estimator with (X, y)."""
-    if isinstance(model, TableModel):
+    estimator, columns = parts_of(model)
+    if columns is not None:
         return _case_of_table(model, data)
-    if not isinstance(getattr(model, "model_", None), FittedModel):
-        raise TypeError(
-            "A report is about a fitted HorseshoeRegressor, HorseshoeClassifier or "
-            f"TableModel, got {type(model).__name__}."
-        )
+    if not estimator.__sklearn_is_fitted__():
+        raise TypeError("A report is about a fitted estimator: call `fit` first.")
     if not isinstance(data, tuple) or len(data) != 2:
         raise TypeError(
             "The report of an estimator requires its rows as a pair `(X, y)`, got "
@@ -109,7 +107,7 @@ def case_of(model: Any, data: Any) -> Case:
         Input(name, "number", values, [index])
         for index, (name, values) in enumerate(columns)
     ]
-    return Case(model, X, y.reshape(-1), inputs, "y", {}, description.task)
+    return Case(model, X, y.reshape(-1), inputs, "y", {}, estimator.model_.task)
 
 
 def _case_of_table(model: TableModel, data: Any) -> Case:
@@ -277,6 +275,14 @@ class Regression:
         head = ["interval", "coverage", "± 2 standard errors", "mean width"]
         return Table(head, rows)
 
+    def figures(self, case: Case) -> dict[str, list[str]]:
+        """Observed against predicted values, and the calibration."""
+        y = case.y.astype(float)
+        return {
+            "observed": figures.observed(self.mean, y, case.target),
+            "calibration": figures.calibration_of_pit(self.pit),
+        }
+
     def worst(self, case: Case, order: np.ndarray) -> Table:
         """The rows with the lowest log density."""
         rows = np.argsort(self.density, kind="stable")[:WORST]
@@ -362,6 +368,11 @@ class Classification:
                 ]
             )
         return Table(["set of classes", "coverage", "mean size"], rows)
+
+    def figures(self, case: Case) -> dict[str, list[str]]:
+        """The calibration."""
+        draw = figures.calibration_of_classes
+        return {"calibration": draw(self.probability, case.y, case.model.classes_)}
 
     def worst(self, case: Case, order: np.ndarray) -> Table:
         """The rows whose label had the lowest probability."""

@@ -11,7 +11,6 @@ from . import figures
 from .content import (
     PREDICTIONS,
     Case,
-    Regression,
     case_of,
     data_table,
     inputs_table,
@@ -86,16 +85,7 @@ def _figures(case: Case, predictions: Any, shares: np.ndarray) -> dict[str, list
         "inputs": figures.inputs(names, shares),
         "history": figures.history(case.model),
     }
-    if isinstance(predictions, Regression):
-        y = case.y.astype(float)
-        drawn["observed"] = figures.observed(predictions.mean, y, case.target)
-        drawn["calibration"] = figures.calibration_of_pit(predictions.pit)
-    else:
-        classes = case.model.classes_
-        drawn["calibration"] = figures.calibration_of_classes(
-            predictions.probability, case.y, classes
-        )
-    return drawn
+    return drawn | predictions.figures(case)
 
 
 def _cards(
