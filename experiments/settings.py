@@ -13,10 +13,14 @@ TRAINING = tuple(field.name for field in dataclasses.fields(Training))
 
 
 def flat(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings with those of a `Training` object at the top level."""
+    """The settings with those of a `Training` object at the top level.
+
+    None stands for `Training()`, as it does in an estimator.
+    """
+    if "training" not in settings:
+        return settings
     others = {name: value for name, value in settings.items() if name != "training"}
-    training = settings.get("training")
-    return others | (training.get_params() if training is not None else {})
+    return others | (settings["training"] or Training()).get_params()
 
 
 def arguments(*settings: dict[str, Any]) -> dict[str, Any]:

@@ -308,7 +308,7 @@ def complete_fit(
     with sampling_progress(plan, runs, callback, shown=shown) as on_sampling:
         model = complete(plan, runs, on_sampling)
     assign(estimator, model, fitting.learned)
-    warn_of_fit(model, runs, estimator.training, plan.recipe.refinement)
+    warn_of_fit(model, runs, plan.recipe.training, plan.recipe.refinement)
 
 
 def recipe_of(estimator: NetworkEstimator, learned: Learned) -> Recipe:
