@@ -8,7 +8,7 @@ What cannot change a number does not count either:
 
 - docstrings, comments, layout, type annotations, and the texts of raised errors;
 - what `parts` does not reach: `table`, `claims`, `render`, `NOTES` and the settings
-  `FULL`, whose values are in the mark of each part;
+  `FULL`, whose values are in the mark of each part; methods of those names too;
 - fields of the class of the settings, and tables that a module names in `IN_SETTINGS`,
   for the same reason;
 - the modules of `NOT_COUNTED`, which show a fit and change nothing in it.
@@ -30,6 +30,7 @@ FOLDERS = (ROOT / "experiments", ROOT / "benchmarks", ROOT / "src" / "farrier")
 NOT_COUNTED = ("farrier.views", "farrier.console")
 # A module may list the tables whose values are in the settings of each part.
 IN_SETTINGS = "IN_SETTINGS"
+SHOWN_BY = {"table", "claims", "cells", "render"}  # methods that only show rows
 RUN_AT_IMPORT = ""  # the name of statements that define nothing
 
 Symbol = tuple[str, str]  # a module, and a name that is defined at its top
@@ -60,6 +61,7 @@ class _Bare(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        node.body = [e for e in node.body if getattr(e, "name", None) not in SHOWN_BY]
         for each in node.body:
             if isinstance(each, ast.AnnAssign):
                 each.annotation = ast.Constant(...)  # a field, of whatever type

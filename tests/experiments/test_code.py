@@ -107,6 +107,9 @@ class Model:
 
     def plot(self):
         return draw(self)
+
+    def table(self):
+        return "words"
 """,
     "lib/kinds.py": """def square(x):
     return x * x
@@ -186,6 +189,7 @@ def test_a_change_that_may_change_a_number_counts(changed, file, old, new):
         ("experiments/tools.py", '{len(rows)} rows"', '{len(rows)}"'),
         ("lib/model.py", "width: int", "width: float"),
         ("lib/views.py", "return 1", "return 2"),
+        ("lib/model.py", '"words"', '"other words"'),
     ],
 )
 def test_a_change_that_changes_no_number_does_not_count(changed, file, old, new):
