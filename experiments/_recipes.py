@@ -61,6 +61,7 @@ COLUMNS = ("HS-BNN", "VMG")  # published
 RUNS = Path(__file__).with_name("uci_runs.json")
 FAR = 10.0  # nats from a printed density; a mean beyond is written, not drawn
 TRIAL = Nuts(chains=1, warm_up=150, draws=25, depth=2)  # does it run at all?
+IN_SETTINGS = ("RECIPES",)  # the arguments that they make are in `settings_of`
 RECIPES: dict[str, Callable[[int], dict[str, Any]]] = {
     "default": lambda rows: {},
     "trial": lambda rows: {"refine": TRIAL},
