@@ -531,8 +531,7 @@ def pairs_table(sets: dict[str, tuple[list[Row], list[Row]]]) -> str:
 
 def p_value(gaps: np.ndarray) -> float:
     """Of a two-sided paired t-test, as if the splits were independent."""
-    _, p = stats.ttest_1samp(gaps, 0.0)
-    return float(p)
+    return float(np.asarray(stats.ttest_1samp(gaps, 0.0))[1])
 
 
 def printed_cell(name: str, score: str) -> Cell:
