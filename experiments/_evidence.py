@@ -9,6 +9,7 @@ prior by Hamiltonian Monte Carlo through the densities p(theta) p(y | theta)^t.
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -20,7 +21,6 @@ from jax.flatten_util import ravel_pytree
 from jax.scipy.special import gammaln
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PRNGKeyArray
-from scipy import special
 
 from farrier.core.scales import (
     AbstractScalePrior,
@@ -117,14 +117,20 @@ def evidence_constant(
 def importance_bound(log_weights: np.ndarray, group: int) -> tuple[float, float]:
     """IWAE with groups of this size, and the standard error of its mean."""
     used = log_weights[: len(log_weights) // group * group].reshape(-1, group)
-    values = special.logsumexp(used, axis=1) - math.log(group)
+    values = np.logaddexp.reduce(used, axis=1) - math.log(group)
     return float(values.mean()), float(values.std() / math.sqrt(len(values)))
+
+
+def log_mean(values: Any) -> float:
+    """Logarithm of the mean of the exp of some numbers."""
+    values = np.asarray(values, float)
+    return float(np.logaddexp.reduce(values) - math.log(len(values)))
 
 
 def effective(log_weights: np.ndarray) -> float:
     """Effective number of draws: (sum w)^2 / sum w^2."""
-    total = 2 * special.logsumexp(log_weights)
-    return float(np.exp(total - special.logsumexp(2 * log_weights)))
+    total = 2 * np.logaddexp.reduce(log_weights)
+    return float(np.exp(total - np.logaddexp.reduce(2 * log_weights)))
 
 
 # -- annealed importance sampling ---------------------------------------------------
@@ -163,34 +169,32 @@ def log_parts(target: Target, point: Point) -> tuple[Array, Array]:
     return prior, target.log_density(point) - prior + constant
 
 
-@eqx.filter_jit
 def step_sizes(
     target: Target, chains: int, temperatures: int, *, key: PRNGKeyArray
 ) -> Float[Array, " temperatures"]:
     """Step sizes of HMC at each temperature, from chains that are not used again."""
     start = jnp.full(temperatures, FIRST_STEP)
-    return _annealed(target, chains, start, ADAPTATION, key=key)[1]
+    return _annealed(target, chains, start, jnp.asarray(ADAPTATION), key=key)[1]
 
 
-@eqx.filter_jit
 def annealed_weights(
     target: Target, chains: int, sizes: Float[Array, " temps"], *, key: PRNGKeyArray
-) -> Float[Array, ""]:
-    """Log of the mean importance weight of some chains: its exp is unbiased (AIS).
+) -> Float[Array, " chains"]:
+    """Log importance weights of some chains: the mean of their exp is unbiased (AIS).
 
     A chain starts at a draw of the prior and moves by HMC from temperature to
     temperature, t_k = (k / temps)^4. Its log weight is the sum over k of
     (t_k - t_(k - 1)) ln p(y | theta_(k - 1)).
     """
-    weights, _ = _annealed(target, chains, sizes, 0.0, key=key)
-    return jax.nn.logsumexp(weights) - math.log(chains)
+    return _annealed(target, chains, sizes, jnp.zeros(()), key=key)[0]
 
 
+@eqx.filter_jit
 def _annealed(
     target: Target,
     chains: int,
     sizes: Float[Array, " temps"],
-    adaptation: float,
+    adaptation: Float[Array, ""],
     *,
     key: PRNGKeyArray,
 ) -> tuple[Float[Array, " chains"], Float[Array, " temps"]]:

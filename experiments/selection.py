@@ -36,7 +36,7 @@ from typing import Any
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from scipy import special, stats
+from scipy import stats
 
 from farrier import (
     Gaussian,
@@ -59,6 +59,7 @@ from ._evidence import (
     annealed_weights,
     effective,
     importance_bound,
+    log_mean,
     sampled_terms,
     step_sizes,
     under,
@@ -311,7 +312,7 @@ def objectives(
         )
     )
     collapsed = under(network, HalfCauchy)
-    kl = [float(sum(n.kl(key=jr.key(0)).values())) for n in (collapsed, exact)]
+    kl = [float(np.sum([*n.kl(key=jr.key(0)).values()])) for n in (collapsed, exact)]
     grouped = importance_bound(log_weights, config.group)
     return {
         "elbo_collapsed": data_term.mean() - kl[0],
@@ -338,7 +339,7 @@ def evidences(config: Config, prior: str, width: int, work: Work) -> list[Row]:
             keys = jr.split(jr.key(seed), config.repeats + 1)
             sizes = step_sizes(target, config.chains, temperatures, key=keys[0])
             estimates = [
-                float(annealed_weights(target, config.chains, sizes, key=key))
+                log_mean(annealed_weights(target, config.chains, sizes, key=key))
                 for key in keys[1:]
             ]
             found.append(
@@ -348,17 +349,13 @@ def evidences(config: Config, prior: str, width: int, work: Work) -> list[Row]:
                     "prior": prior,
                     "width": width,
                     "temperatures": temperatures,
-                    "log_evidence": _log_mean(estimates),
+                    "log_evidence": log_mean(estimates),
                     "error": np.std(estimates, ddof=1) / math.sqrt(len(estimates)),
                     "step_size": float(sizes[-1]),
                 }
             )
         work.done(number + 1, len(config.cubic_seeds))
     return found
-
-
-def _log_mean(values: Sequence[float]) -> float:
-    return float(special.logsumexp(values) - math.log(len(values)))
 
 
 def cubic_target(prior: str, width: int, seed: int) -> Target:
