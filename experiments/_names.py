@@ -16,6 +16,7 @@ NAMES += (
     "uci-peers",
     "frontier",
     "pruned",
+    "selection",
 )  # ours, beyond the paper
 
 RECIPES = ("default", "refined")  # on the tables of `uci`: uci-default, uci-refined
