@@ -9,7 +9,7 @@ the most frequent level.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -292,10 +292,15 @@ def learn(
     y = summaries.pop(target)
     inputs = [*summaries.values()]
     if not inputs:
-        _refuse_without_inputs(target)
+        raise TableError(
+            f"The table has no column besides the target {target!r}: there is nothing "
+            "to predict it from."
+        )
     if missing == ERROR:
         _refuse_missing(inputs, where)
-    suitable, why = _checked_target(y, where)
+    suitable, why = _task_of(y)
+    if y.missing:
+        raise missing_targets(y.name, where(y.first_missing), y.missing)
     chosen = chosen or suitable
     number = chosen == CLASSIFICATION and y.kind == "number" and y.whole
     labels = _labels(y, as_number=number) if chosen == CLASSIFICATION else {}
@@ -352,13 +357,6 @@ def _row_numbers(frame: Frame, first: int) -> np.ndarray:
     return labels if labels.dtype.kind in "iu" else np.arange(first, first + len(frame))
 
 
-def _refuse_without_inputs(target: str) -> NoReturn:
-    raise TableError(
-        f"The table has no column besides the target {target!r}: there is nothing to "
-        "predict it from."
-    )
-
-
 def _refuse_missing(
     summaries: Sequence[ColumnSummary], where: Callable[[int], str]
 ) -> None:
@@ -374,14 +372,6 @@ def _refuse_missing(
 
 
 # -- the target --------------------------------------------------------------------
-
-
-def _checked_target(y: ColumnSummary, where: Callable[[int], str]) -> tuple[Task, str]:
-    """The suitable task, and why; an error if the target is missing in some rows."""
-    task, why = _task_of(y)
-    if y.missing:
-        raise missing_targets(y.name, where(y.first_missing), y.missing)
-    return task, why
 
 
 def _task_of(y: ColumnSummary) -> tuple[Task, str]:
