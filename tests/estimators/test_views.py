@@ -95,7 +95,8 @@ def test_listing_an_estimator_computes_nothing(regressor):
     """As scikit-learn's view in notebooks and the completion of names do."""
     model = copy.copy(regressor)
     model.model_ = dataclasses.replace(regressor.model_)
-    assert {"widths_", "plot_nodes", "feature_scores_"} <= {*dir(model)}
+    assert {"widths_", "plot_nodes"} <= {*dir(model)}
+    assert not {"feature_scores_", "features_on_", "sampling_"} & {*dir(model)}
     for name in ("predictor", "nodes", "depths", "compaction", "column_shares"):
         assert not model.model_.is_computed(name)
 
