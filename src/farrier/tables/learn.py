@@ -291,11 +291,6 @@ def learn(
     summaries, rows = _summaries(frames, target, sample_rows)
     y = summaries.pop(target)
     inputs = [*summaries.values()]
-    if not inputs:
-        raise TableError(
-            f"The table has no column besides the target {target!r}: there is nothing "
-            "to predict it from."
-        )
     if missing == ERROR:
         _refuse_missing(inputs, where)
     suitable, why = _task_of(y)
@@ -347,6 +342,11 @@ def _summaries(
         first += len(frame)
     if not first:
         raise TableError("The table has no rows.")
+    if [*summaries] == [target]:
+        raise TableError(
+            f"The table has no column besides the target {target!r}: there is nothing "
+            "to predict it from."
+        )
     parts = every if sample_rows is None else sample.parts
     return summaries, parts[0] if len(parts) == 1 else imported()[0].concat(parts)
 
