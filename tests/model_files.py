@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from farrier import Horseshoe, HorseshoeClassifier, HorseshoeRegressor, Training
-from farrier.estimators import TableModel
 from farrier.tables import learn
+from farrier.tables.model import TableModel
 
 ROWS = 60
 SETTINGS = {"training": Training(max_iter=60, learning_rate=0.05), "n_draws": 20}

@@ -307,7 +307,7 @@ def test_the_method_needs_nothing_optional():
         ("farrier.persist", "import farrier.cli", False),
         ("farrier.estimators", "from . import base", True),
         ("farrier.estimators.base", "from . import Regressor", False),
-        ("farrier.views.report.content", "from ...estimators import load", True),
+        ("farrier.views.report.content", "from ...tables import model", True),
         ("farrier.fit", "from . import __version__", False),
     ],
 )

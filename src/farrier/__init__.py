@@ -8,14 +8,11 @@ if TYPE_CHECKING:
     from . import datasets, export, presets
     from .core.posteriors import LowRank, Matrix, MeanField
     from .core.priors import Gaussian, Horseshoe, ScaleMixture
-    from .estimators import (
-        HorseshoeClassifier,
-        HorseshoeRegressor,
-        TableModel,
-        TrainingWarning,
-        fit_many,
-        load,
-    )
+    from .estimators.checks import TrainingWarning
+    from .estimators.classifier import HorseshoeClassifier
+    from .estimators.files import load
+    from .estimators.many import fit_many
+    from .estimators.regressor import HorseshoeRegressor
     from .export import portable
     from .fit import FittedModel, Units
     from .infer.compact import Compaction
@@ -25,6 +22,7 @@ if TYPE_CHECKING:
     from .model.likelihoods import GaussianNoise, HeteroscedasticNoise
     from .scale.placement import distributed
     from .scale.rows import ArrayRows, BatchRows, ParquetRows
+    from .tables.model import TableModel
     from .train.config import Training
     from .train.history import History, Removal, Status
     from .views.describe import Summary
@@ -80,45 +78,31 @@ __all__ = [
     "write_report",
 ]
 
-# The modules of the public names; those that are not here are modules themselves.
-_HOMES = {
-    "ArrayRows": ".scale.rows",
-    "BandDisplay": ".views.displays",
-    "BatchRows": ".scale.rows",
-    "CalibrationDisplay": ".views.displays",
-    "Compaction": ".infer.compact",
-    "FitSummary": ".infer.ensemble",
-    "FittedModel": ".fit",
-    "Gaussian": ".core.priors",
-    "GaussianNoise": ".model.likelihoods",
-    "HeteroscedasticNoise": ".model.likelihoods",
-    "History": ".train.history",
-    "HistoryDisplay": ".views.displays",
-    "Horseshoe": ".core.priors",
-    "HorseshoeClassifier": ".estimators",
-    "HorseshoeRegressor": ".estimators",
-    "Matrix": ".core.posteriors",
-    "Mclmc": ".infer.sample.settings",
-    "LowRank": ".core.posteriors",
-    "MeanField": ".core.posteriors",
-    "Nodes": ".infer.nodes",
-    "NodesDisplay": ".views.displays",
-    "Nuts": ".infer.sample.settings",
-    "ParquetRows": ".scale.rows",
-    "Removal": ".train.history",
-    "Sampling": ".infer.sample.settings",
-    "ScaleMixture": ".core.priors",
-    "Status": ".train.history",
-    "Summary": ".views.describe",
-    "TableModel": ".estimators",
-    "Training": ".train.config",
-    "TrainingWarning": ".estimators",
-    "Units": ".fit",
-    "distributed": ".scale.placement",
-    "fit_many": ".estimators",
-    "load": ".estimators",
-    "write_report": ".views.report",
+# The public names of each module; those that are not here are modules themselves.
+_NAMES = {
+    ".core.posteriors": "LowRank Matrix MeanField",
+    ".core.priors": "Gaussian Horseshoe ScaleMixture",
+    ".estimators.checks": "TrainingWarning",
+    ".estimators.classifier": "HorseshoeClassifier",
+    ".estimators.files": "load",
+    ".estimators.many": "fit_many",
+    ".estimators.regressor": "HorseshoeRegressor",
+    ".fit": "FittedModel Units",
+    ".infer.compact": "Compaction",
+    ".infer.ensemble": "FitSummary",
+    ".infer.nodes": "Nodes",
+    ".infer.sample.settings": "Mclmc Nuts Sampling",
+    ".model.likelihoods": "GaussianNoise HeteroscedasticNoise",
+    ".scale.placement": "distributed",
+    ".scale.rows": "ArrayRows BatchRows ParquetRows",
+    ".tables.model": "TableModel",
+    ".train.config": "Training",
+    ".train.history": "History Removal Status",
+    ".views.describe": "Summary",
+    ".views.displays": "BandDisplay CalibrationDisplay HistoryDisplay NodesDisplay",
+    ".views.report": "write_report",
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:

@@ -25,7 +25,8 @@ def write_checkpoint(path: str | Path, run: Run, *, mark: str, seed: int) -> Non
     history = run.history
     header = {"mark": mark, "seed": seed, "history": history.summary()}
     arrays = persist.flatten((run.state, run.schedule), "run")
-    arrays |= history_arrays(history)
+    arrays |= {f"history.terms.{name}": v for name, v in history.terms.items()}
+    arrays["history.step"] = history.step
     persist.write(path, KIND, header, arrays)
 
 
@@ -65,12 +66,6 @@ def _kept(fresh: Run, history: History) -> tuple[np.ndarray, ...]:
         gone = [node for r in history.removed if r.layer == number for node in r.nodes]
         keep.append(~np.isin(layer.nodes, gone))
     return tuple(keep)
-
-
-def history_arrays(history: History) -> dict[str, np.ndarray]:
-    """The records of a history as arrays; its summary goes into the header."""
-    terms = {f"history.terms.{name}": values for name, values in history.terms.items()}
-    return {"history.step": history.step} | terms
 
 
 def read_history(

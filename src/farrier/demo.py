@@ -20,7 +20,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from .datasets import cubic, two_two_one
-from .estimators import HorseshoeClassifier, HorseshoeRegressor, TrainingWarning
+from .estimators.checks import TrainingWarning
+from .estimators.classifier import HorseshoeClassifier
+from .estimators.regressor import HorseshoeRegressor
 from .presets import PLAIN
 from .train.config import Training
 

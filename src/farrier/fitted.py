@@ -144,7 +144,9 @@ class FittedModel:
     @cached_property
     def nodes(self) -> Nodes:
         """What the posterior says about each node."""
-        return nodes_of(self.posterior, self.known_sample, self.seed, self.draws)
+        key = key_for(self.seed, "nodes")
+        posterior = self.posterior.resampled(self.draws, key=key)
+        return find_nodes(posterior, self.known_sample.few)
 
     @cached_property
     def depths(self) -> np.ndarray | None:
@@ -246,11 +248,3 @@ def key_for(seed: int, use: str, restart: int = 0) -> PRNGKeyArray:
     key = jr.key(seed)
     key = jr.fold_in(key, len(KEY_USES) + restart) if restart else key
     return jr.fold_in(key, KEY_USES.index(use))
-
-
-def nodes_of(
-    posterior: AbstractPosterior, sample: Sample, seed: int, draws: int
-) -> Nodes:
-    """Node scores of a posterior, on some training rows."""
-    key = key_for(seed, "nodes")
-    return find_nodes(posterior.resampled(draws, key=key), sample.few)

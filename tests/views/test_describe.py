@@ -19,7 +19,7 @@ from farrier.model.likelihoods import Categorical, GaussianNoise
 from farrier.model.posterior import SampledPosterior
 from farrier.train.history import History, Status
 from farrier.units import Standardiser, identity_units
-from farrier.views.describe import ENDINGS, Summary, describe
+from farrier.views.describe import ENDINGS, Description, Summary
 
 DRAWS, ROWS, WIDTHS = 20, 40.0, (5, 3)
 ACTIVE = (3, 1)  # nodes of each layer
@@ -74,7 +74,7 @@ def tiny_model(*, classes=None, columns=None, status=Status.BUDGET, noise=2.0, *
 
 def test_a_width_is_the_same_in_every_form():
     """Counted by hand: 3 and 1 active nodes, and all of them in one draw of 20."""
-    found = describe(tiny_model())
+    found = Description(tiny_model())
     assert [layer.active for layer in found.layers] == [*ACTIVE]
     assert [layer.stored for layer in found.layers] == [*WIDTHS]
     assert found.widths_text == "3 of 100, 1 of 50"
@@ -88,7 +88,7 @@ def test_a_width_is_the_same_in_every_form():
 
 
 def test_the_elbo_is_per_row():
-    found = describe(tiny_model())
+    found = Description(tiny_model())
     assert found.elbo_per_row == pytest.approx((-40 - 8 - 4 - 2) / ROWS)
     assert found.terms_per_row["layer_1/tau"] == pytest.approx(4 / ROWS)
     summary = found.summary()
@@ -102,7 +102,7 @@ def test_the_elbo_is_per_row():
 def test_without_a_record_there_is_no_elbo():
     empty = {name: np.zeros(0) for name in TERMS}
     history = History(np.zeros(0, int), empty, status=Status.INTERRUPTED)
-    found = describe(tiny_model(history=history))
+    found = Description(tiny_model(history=history))
     assert found.elbo_per_row is None
     assert found.to_json()["terms_per_row"] == {}
     assert found.summary()["ELBO"].startswith("none")
@@ -111,7 +111,7 @@ def test_without_a_record_there_is_no_elbo():
 
 @pytest.mark.parametrize("status", [*Status])
 def test_every_ending_has_its_text_and_advice(status):
-    found = describe(tiny_model(status=status))
+    found = Description(tiny_model(status=status))
     text = found.training_text
     assert text.startswith(f"{ENDINGS[status].text}; 200 steps in 3 s (200 epochs)")
     assert text.endswith(ENDINGS[status].advice)
@@ -128,29 +128,29 @@ def test_only_what_went_wrong_needs_advice():
 
 def test_skipped_steps_are_counted():
     history = History(STEP, TERMS, skipped=7)
-    found = describe(tiny_model(history=history))
+    found = Description(tiny_model(history=history))
     assert "200 steps (7 skipped because they were not finite)" in found.training_text
 
 
 def test_active_columns_are_named():
-    found = describe(tiny_model(columns=2), features=["a", "b", "c", "d"])
+    found = Description(tiny_model(columns=2), features=["a", "b", "c", "d"])
     text = "2 of 4 columns active (90 % interval 2 to 2): a, b"
     assert found.inputs_text == text
     assert f"Inputs: {text}" in found.closing_lines()
     assert ". Active columns: 2 of 4." in found.html_line()
     assert found.to_json()["features_on"].tolist() == [True, True, False, False]
-    unnamed = describe(tiny_model(columns=1))
+    unnamed = Description(tiny_model(columns=1))
     assert unnamed.inputs_text.endswith(": x0")
-    without = describe(tiny_model())
+    without = Description(tiny_model())
     assert without.inputs_text == "4"
     assert "features_on" not in without.to_json()
 
 
 def test_noise_is_in_the_units_of_the_target():
-    assert describe(tiny_model(noise=2.0)).summary()["noise sd"] == (
+    assert Description(tiny_model(noise=2.0)).summary()["noise sd"] == (
         "20 (90 % interval 20 to 20)"
     )
-    of_classes = describe(tiny_model(classes=3)).summary()
+    of_classes = Description(tiny_model(classes=3)).summary()
     assert of_classes["task"] == "classification, 3 classes"
     assert "noise sd" not in dict(of_classes.lines)
 
@@ -158,7 +158,7 @@ def test_noise_is_in_the_units_of_the_target():
 def test_restarts_and_sampling_are_described():
     fits = (FitSummary(-40.0, 0.5, (3, 1)), FitSummary(-80.0, 0.5, ()))
     sampling = Sampling(4, 100, 1.02, 250.0, 0.8, 0, 4_000, 9.0)
-    found = describe(tiny_model(fits=fits, sampling=sampling))
+    found = Description(tiny_model(fits=fits, sampling=sampling))
     assert found.summary()["restarts"] == (
         "2 fits of ELBO -1.000 (weight 0.50, 3 and 1 nodes active), "
         "-2.000 (weight 0.50)"
@@ -173,18 +173,18 @@ def test_restarts_and_sampling_are_described():
 def test_a_compaction_is_described_once_it_is_known():
     """A model from a file has no rows to compute it from."""
     model = tiny_model()
-    assert describe(model).to_json()["compaction"] is None
-    assert "compaction" not in dict(describe(model).summary().lines)
+    assert Description(model).to_json()["compaction"] is None
+    assert "compaction" not in dict(Description(model).summary().lines)
     keep = tuple(np.ones(width, bool) for width in WIDTHS)
     compaction = Compaction(model.posterior, keep, 0.005, -0.001)
-    found = describe(model.computed(compaction=compaction))
+    found = Description(model.computed(compaction=compaction))
     assert found.summary()["compaction"] == str(compaction)
     assert found.to_json()["compaction"] == str(compaction)
 
 
 def test_settings_are_plain_in_json():
     settings = {"prior": Horseshoe(slab=2.0), "refine": Mclmc(), "posterior": "matrix"}
-    found = describe(tiny_model(), settings=settings)
+    found = Description(tiny_model(), settings=settings)
     values = json.loads(json.dumps(plain(found.to_json()), allow_nan=False))
     assert values["settings"]["prior"]["class"] == "Horseshoe"
     assert values["settings"]["prior"]["slab"] == 2

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..estimators import TableModel
     from ..tables import Columns
     from ..tables.files import Frame
+    from ..tables.model import TableModel
 
 TEST_ROWS = 2**17  # held-out rows that are scored at once
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from ..estimators import TableModel
+    from ..tables.model import TableModel
 
 ModelFile = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A model file of `farrier fit`.")
@@ -55,8 +55,8 @@ def check_output(path: Path, *, force: bool) -> None:
 
 def load_table_model(path: Path) -> "TableModel":
     """Load a model that takes tables, from `farrier fit` or from Python."""
-    from ..estimators import TableModel, load
-    from ..tables.model import parts_of
+    from ..estimators.files import load
+    from ..tables.model import TableModel, parts_of
 
     model: Any = load(path)
     estimator, columns = parts_of(model)

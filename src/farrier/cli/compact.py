@@ -18,7 +18,7 @@ def compact(
 ) -> None:
     """Write a model without the inactive nodes, and report how little changes."""
     check_output(output, force=force)
-    from ..estimators import load
+    from ..estimators.files import load
     from ..tables.model import parts_of
 
     whole = load(model)

@@ -49,7 +49,7 @@ def export(
         raise ValueError(
             "--quantile is for .onnx files; a .npz file can predict any quantile."
         )
-    from ..estimators import load
+    from ..estimators.files import load
     from ..export import to_numpy
 
     fitted = load(model)

@@ -14,7 +14,7 @@ from ._shared import Force, Json, check_output, notes, scores_line, show
 
 if TYPE_CHECKING:
     from ..core.priors import AbstractPrior
-    from ..estimators import TableModel
+    from ..tables.model import TableModel
 
 
 Data = Annotated[
@@ -343,7 +343,7 @@ def _train(
 
 def _finished(table: Rows, estimator: Any, file: str, *, tested: bool) -> "TableModel":
     """The model to save, with all that needs training rows: files hold none."""
-    from ..estimators import TableModel
+    from ..tables.model import TableModel
 
     fitted = estimator.model_
     fitted.computed(compaction=fitted.compaction)

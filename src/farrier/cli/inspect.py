@@ -10,7 +10,7 @@ SCORES = 10  # of each layer, in the text
 def inspect(model: ModelFile, as_json: Json = False) -> None:
     """Show what a model is: task, columns, nodes, ELBO, settings, version."""
     from .. import persist
-    from ..estimators import load
+    from ..estimators.files import load
     from ..tables.model import parts_of
     from ..views.describe import describe_estimator
 

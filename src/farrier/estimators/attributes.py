@@ -10,12 +10,19 @@ from sklearn.utils.validation import check_is_fitted
 from ..fitted import FittedModel
 from ..infer.compact import Compaction
 from ..infer.ensemble import FitSummary
+from ..infer.nodes import Nodes
 from ..infer.sample.settings import Sampling
 from ..train.history import History
 from .checks import checked_level
 
 SLOW = {"feature_scores_", "feature_importances_"}  # attributes that take seconds
 _COLUMNS = "`prior=Horseshoe(columns=True)`"
+
+
+def _nodes_of_columns(model: FittedModel) -> Nodes | None:
+    return model.nodes.of_columns if model.posterior.scales_columns else None
+
+
 # Attributes that not every fit has: what they read, and what a fit needs to have them.
 OPTIONAL: dict[str, tuple[Callable[[FittedModel], Any], str]] = {
     "sampling_": (lambda model: model.sampling, "`refine`"),
@@ -24,8 +31,8 @@ OPTIONAL: dict[str, tuple[Callable[[FittedModel], Any], str]] = {
         lambda model: model.compaction if model.is_compact else None,
         "a call of `compact`",
     ),
-    "features_on_": (lambda model: model.nodes.of_columns, _COLUMNS),
-    "feature_probabilities_": (lambda model: model.nodes.of_columns, _COLUMNS),
+    "features_on_": (_nodes_of_columns, _COLUMNS),
+    "feature_probabilities_": (_nodes_of_columns, _COLUMNS),
 }
 
 

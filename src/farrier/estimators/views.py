@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..views.describe import Summary, describe_estimator
 from ..views.displays import (
@@ -16,7 +16,7 @@ from ..views.displays import (
     NodesDisplay,
 )
 from .base import NetworkEstimator
-from .checks import Unchecked, checked_level, numbers_only
+from .checks import Unchecked, checked_level
 from .draws import posterior_draws, to_arviz
 
 POINTS = 120  # of a band
@@ -162,9 +162,7 @@ class ViewedEstimator(NetworkEstimator):
         name : str
             Name of the input.
         """
-        check_is_fitted(self)
-        with numbers_only("X"):
-            X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = self._checked_inputs(X)
         column, name = self._checked_feature(feature)
         grid = np.linspace(X[:, column].min(), X[:, column].max(), POINTS)
         rows = np.tile(np.median(X, axis=0), (POINTS, 1))

@@ -14,7 +14,6 @@ alone.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 
 import equinox as eqx
 import jax
@@ -92,7 +91,7 @@ def compact(
         return Compaction(posterior, everything, 0.0, 0.0, columns)
     few = jnp.asarray(x[:: -(-len(x) // FOLD_ROWS)], float)
     silence = _silencer(posterior, few)
-    check = partial(check_values, x=x, y=y)
+    check = lambda of: summarise("check_values", of, x, y)
     whole = check(posterior)
     all_columns = () if nodes.columns is None else (np.ones(x.shape[1], bool),)
     tries = ((*all_columns, *keep) for keep in _candidates(nodes))
@@ -254,12 +253,3 @@ def _candidates(nodes: Nodes) -> Iterator[Masks]:
             keep[layer][i] = True
         yield tuple(kept.copy() for kept in keep)
         done, extra = extra, 3 * extra // 2 + 1
-
-
-def check_values(posterior: AbstractPosterior, x: np.ndarray, y: np.ndarray) -> Check:
-    """What must not move, its scale, and the log density of each row."""
-    return summarise(_check_values, posterior, x, y)
-
-
-def _check_values(distribution, y: Array) -> tuple[Array, Array, Array]:
-    return distribution.check_values(y)

@@ -9,7 +9,7 @@ the most frequent level.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -291,11 +291,11 @@ def learn(
     summaries, rows = _summaries(frames, target, sample_rows)
     y = summaries.pop(target)
     inputs = [*summaries.values()]
-    if not inputs:
-        _refuse_without_inputs(target)
     if missing == ERROR:
         _refuse_missing(inputs, where)
-    suitable, why = _checked_target(y, where)
+    suitable, why = _task_of(y)
+    if y.missing:
+        raise missing_targets(y.name, where(y.first_missing), y.missing)
     chosen = chosen or suitable
     number = chosen == CLASSIFICATION and y.kind == "number" and y.whole
     labels = _labels(y, as_number=number) if chosen == CLASSIFICATION else {}
@@ -342,6 +342,11 @@ def _summaries(
         first += len(frame)
     if not first:
         raise TableError("The table has no rows.")
+    if [*summaries] == [target]:
+        raise TableError(
+            f"The table has no column besides the target {target!r}: there is nothing "
+            "to predict it from."
+        )
     parts = every if sample_rows is None else sample.parts
     return summaries, parts[0] if len(parts) == 1 else imported()[0].concat(parts)
 
@@ -350,13 +355,6 @@ def _row_numbers(frame: Frame, first: int) -> np.ndarray:
     """Row labels if they are integers, else positions from `first` on."""
     labels = frame.index.to_numpy()
     return labels if labels.dtype.kind in "iu" else np.arange(first, first + len(frame))
-
-
-def _refuse_without_inputs(target: str) -> NoReturn:
-    raise TableError(
-        f"The table has no column besides the target {target!r}: there is nothing to "
-        "predict it from."
-    )
 
 
 def _refuse_missing(
@@ -374,14 +372,6 @@ def _refuse_missing(
 
 
 # -- the target --------------------------------------------------------------------
-
-
-def _checked_target(y: ColumnSummary, where: Callable[[int], str]) -> tuple[Task, str]:
-    """The suitable task, and why; an error if the target is missing in some rows."""
-    task, why = _task_of(y)
-    if y.missing:
-        raise missing_targets(y.name, where(y.first_missing), y.missing)
-    return task, why
 
 
 def _task_of(y: ColumnSummary) -> tuple[Task, str]:

@@ -1,8 +1,8 @@
 """A fitted model in words and numbers.
 
-`describe` takes a `FittedModel` and plain values. All texts about a model come from its
-result: `summary()` of an estimator, its line in a notebook, the last lines of `farrier
-fit`, `farrier inspect`, and the head of the report.
+A `Description` is made of a `FittedModel` and plain values. All texts about a model
+come from it: `summary()` of an estimator, its line in a notebook, the last lines of
+`farrier fit`, `farrier inspect`, and the head of the report.
 """
 
 from collections.abc import Mapping, Sequence
@@ -123,7 +123,19 @@ class Summary:
 
 @dataclass(frozen=True)
 class Description:
-    """What there is to say about a fitted model; see `describe`."""
+    """What there is to say about a fitted model: a `Summary`, text, HTML and JSON.
+
+    Parameters
+    ----------
+    model : FittedModel
+        `model_` of a fitted estimator.
+    title : str, default="FittedModel"
+        Name of the class of the estimator.
+    settings : mapping of str to object
+        Its parameters.
+    features : sequence of str, default=()
+        Names of the inputs; by default x0, x1, ...
+    """
 
     model: FittedModel
     title: str = "FittedModel"
@@ -354,41 +366,13 @@ class Description:
         return f"{len(each)} fits of ELBO {', '.join(each)}"
 
 
-def describe(
-    model: FittedModel,
-    *,
-    title: str = "FittedModel",
-    settings: Mapping[str, Any] | None = None,
-    features: Sequence[str] = (),
-) -> Description:
-    """Describe a fitted model.
-
-    Parameters
-    ----------
-    model : FittedModel
-        `model_` of a fitted estimator.
-    title : str, default="FittedModel"
-        Name of the class of the estimator.
-    settings : mapping of str to object, optional
-        Its parameters.
-    features : sequence of str, default=()
-        Names of the inputs; by default x0, x1, ...
-
-    Returns
-    -------
-    Description
-        Its methods give a `Summary`, lines of text, HTML and JSON.
-    """
-    return Description(model, title, settings or {}, features)
-
-
 def describe_estimator(estimator: Any, features: Sequence[str] = ()) -> Description:
     """Describe a fitted estimator; `features` are names of its inputs, if it has none.
 
     Only its public attributes are used.
     """
     names = getattr(estimator, "feature_names_in_", None)
-    return describe(
+    return Description(
         estimator.model_,
         title=type(estimator).__name__,
         settings=estimator.get_params(deep=False),

@@ -88,7 +88,10 @@ def case_of(model: Any, data: Any) -> Case:
     if columns is not None:
         return _case_of_table(model, data)
     if not estimator.__sklearn_is_fitted__():
-        raise TypeError("A report is about a fitted estimator: call `fit` first.")
+        raise TypeError(
+            f"A report is about a fitted estimator, got {type(model).__name__}() "
+            "before its `fit`."
+        )
     if not isinstance(data, tuple) or len(data) != 2:
         raise TypeError(
             "The report of an estimator requires its rows as a pair `(X, y)`, got "
