@@ -140,10 +140,14 @@ def test_a_slab_is_in_hidden_layers_alone():
 
 def test_columns_are_asked_of_a_horseshoe_alone():
     """The output layer has no columns of the table (I2)."""
-    assert Horseshoe(columns=True).columns
+    scales = Horseshoe(columns=True).column_scales(4)
+    assert {name: s.q.loc.shape for name, s in scales.items()} == {
+        "tau": (4,),
+        "upsilon": (),
+    }
     others = (Horseshoe(), Gaussian(), ScaleMixture())
     outputs = (Horseshoe(columns=True).output_prior(),)
-    assert not any(prior.columns for prior in others + outputs)
+    assert not any(prior.column_scales(4) for prior in others + outputs)
 
 
 @pytest.mark.parametrize(

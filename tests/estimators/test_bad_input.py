@@ -248,7 +248,7 @@ SETTINGS = [
     ("posterior", "full", r"`posterior` must be one of \['mean-field'.* got 'full'"),
     *(
         ("training", bad, "`training` must be a Training object, such as Training")
-        for bad in (None, "auto", {"max_iter": 3})
+        for bad in ("auto", {"max_iter": 3})
     ),
     *(
         ("n_restarts", bad, "`n_restarts` must be a whole number from 1, got")

@@ -423,7 +423,7 @@ def test_reports_on_nodes_agree_with_one_another(model):
 def test_units_of_inputs_and_targets_do_not_matter(table, monkeypatch):
     """Metres or millimetres, and any origin (S1). Rows stay in their order here."""
     (X, y), units = table, np.array([1e-2, 1e4])
-    monkeypatch.setattr("farrier.estimators.base.merge_rows", lambda *rows: rows)
+    monkeypatch.setattr("farrier.estimators.rows.merge_rows", lambda *rows: rows)
     plain, other = fitted(X, y), fitted(1e3 * X + 5, units * y - 7)
     assert other.widths_ == plain.widths_ == (2,)
     ours, theirs = other.node_scores_[0], plain.node_scores_[0]

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from farrier.core.priors import Horseshoe
-from farrier.model.inputs import COMMON_SCALE, InputScales
+from farrier.core.priors import COLUMN_SCALE, Horseshoe
+from farrier.core.scales import ExactHalfCauchy
+from farrier.model.inputs import InputScales
 from farrier.model.likelihoods import GaussianNoise
 from farrier.model.network import Network
 
@@ -21,7 +22,7 @@ D_IN, NODES, DRAWS = 3, 2, 10_000
 def scales_of(key):
     """Scales away from where training starts them."""
     generator = np.random.default_rng(np.asarray(jr.key_data(key)))
-    inputs = InputScales.create(D_IN)
+    inputs = InputScales.create(Horseshoe(columns=True).column_scales(D_IN))
     where = lambda s: [s.tau.q.loc, s.tau.q.log_scale, s.upsilon.q.loc]
     new = [generator.normal(size=v.shape) * 0.3 - 0.5 for v in where(inputs)]
     return eqx.tree_at(where, inputs, [jnp.asarray(v) for v in new])
@@ -105,13 +106,14 @@ def test_a_column_has_a_scale_and_a_bias_has_none(getkey):
 def test_divergence_is_that_of_the_half_cauchy_and_a_gap(getkey):
     """By quadrature: (M5) is KL(q || C+) plus the gap of Jensen's inequality."""
     inputs = scales_of(getkey())
-    for name, b in (("tau", 1.0), ("upsilon", COMMON_SCALE)):
+    b = COLUMN_SCALE
+    for name in ("tau", "upsilon"):
         q, total = inputs.scales[name].q, 0.0
         for loc, sd in zip(np.ravel(q.loc), np.ravel(q.scale), strict=True):
             log_s, ends = stats.norm(loc, sd), (loc - 10 * sd, loc + 10 * sd)
             mean = partial(log_s.expect, lb=ends[0], ub=ends[1])
-            prior = lambda z, b=b: stats.halfcauchy(scale=b).logpdf(np.exp(z)) + z
-            rate = lambda z, b=b: np.exp(-2 * z) + 1 / b**2
+            prior = lambda z: stats.halfcauchy(scale=b).logpdf(np.exp(z)) + z
+            rate = lambda z: np.exp(-2 * z) + 1 / b**2
             log_rate = lambda z, rate=rate: np.log(rate(z))
             total += -log_s.entropy() - mean(prior)
             total += np.log(mean(rate)) - mean(log_rate)
@@ -159,13 +161,20 @@ def test_a_prior_with_columns_gives_each_column_a_scale(getkey):
     network = Network.create(
         D_IN, (NODES,), built, Horseshoe(columns=True), key=getkey()
     )
-    assert network.scales_inputs
     assert network.inputs is not None
     tau, upsilon = network.inputs.tau, network.inputs.upsilon
-    assert (tau.prior.b, upsilon.prior.b) == (1.0, COMMON_SCALE)
+    assert (tau.prior.b, upsilon.prior.b) == (COLUMN_SCALE, COLUMN_SCALE)
     np.testing.assert_array_equal(tau.q.loc, np.zeros(D_IN))
     np.testing.assert_array_equal(upsilon.q.loc, 0)
-    assert not network_of(getkey(), scaled=False).scales_inputs
+    assert network_of(getkey(), scaled=False).inputs is None
+
+
+def test_scales_of_columns_have_the_kl_term_of_the_prior():
+    """The exact KL term is one of all half-Cauchy scales of a network (G2)."""
+    exact = Horseshoe(columns=True, half_cauchy="exact")
+    inputs = InputScales.create(exact.column_scales(D_IN))
+    for scale in inputs.scales.values():
+        assert scale.prior == ExactHalfCauchy(COLUMN_SCALE)
 
 
 def test_masks_are_over_the_columns_that_are_present(getkey):

@@ -152,8 +152,8 @@ MUTANTS = [
     Mutant(
         "the fold forgets the slopes",
         "core/weights.py",
-        "loc = jnp.where(gone, 0, loc + loc @ fold.slopes.T)",
-        "loc = jnp.where(gone, 0, loc)",
+        "self.kernel, loc + loc @ fold.slopes.T)",
+        "self.kernel, loc)",
         (WEIGHTS,),
     ),
     Mutant(
@@ -575,7 +575,7 @@ MUTANTS = [
     Mutant(
         "the level of an interval without the row to come",
         "infer/intervals.py",
-        "level = np.cumsum(share) / (share.sum() + 1)",
+        "level = np.cumsum(share) / (share.sum() + targets)",
         "level = np.cumsum(share) / share.sum()",
         (INTERVALS,),
     ),

@@ -14,6 +14,7 @@ from typing import ClassVar
 from .forms import PARAMETRISATIONS, AbstractParametrisation, Mixed, Regularised
 from .scales import HALF_CAUCHYS, Scale
 
+COLUMN_SCALE = 1.0  # b of the scales of columns
 OUTPUT_SCALE = 5.0  # b of kappa ~ C+(0, 5), the scale of the output layer
 
 
@@ -23,7 +24,10 @@ class AbstractPrior(abc.ABC):
 
     name: ClassVar[str]
 
-    columns = False  # whether each column of the table has a half-Cauchy scale too
+    def column_scales(self, columns: int) -> dict[str, Scale]:
+        """New scales of the columns of the table, by name; none by default."""
+        del columns
+        return {}
 
     @abc.abstractmethod
     def scales(self, nodes: int, *, start: float) -> dict[str, Scale]:
@@ -137,6 +141,15 @@ class Horseshoe(AbstractScaledPrior):
         return {
             "tau": self.half_cauchy_scale(self.node_scale, (nodes,), start=1.0),
             "upsilon": self.half_cauchy_scale(self.layer_scale, (), start=start),
+        }
+
+    def column_scales(self, columns: int) -> dict[str, Scale]:
+        """The scales `tau` of the columns and `upsilon` of all of them (I2)."""
+        if not self.columns:
+            return {}
+        return {
+            "tau": self.half_cauchy_scale(COLUMN_SCALE, (columns,), start=1.0),
+            "upsilon": self.half_cauchy_scale(COLUMN_SCALE, (), start=1.0),
         }
 
     def parametrised(self) -> AbstractParametrisation:

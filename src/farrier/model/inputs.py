@@ -1,7 +1,7 @@
 """A horseshoe over the inputs: a scale for each column, in front of the first layer.
 
     w_ki = zeta_i s_k beta_ki,   zeta_i = tau_i upsilon,
-    tau_i ~ C+(0, 1),   upsilon ~ C+(0, b)                                          (I2)
+    tau_i ~ C+(0, 1),   upsilon ~ C+(0, 1)                                          (I2)
 
 A column that is not needed is shrunk towards 0 with all its weights; biases have no
 such scale. Given zeta, the first layer receives zeta_i x_i in the place of x_i: with
@@ -16,9 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..core.random import fold_in, normals
-from ..core.scales import HalfCauchy, Scale
-
-COMMON_SCALE = 1.0  # b of upsilon ~ C+(0, b), which all columns share
+from ..core.scales import Scale
 
 
 class InputScales(eqx.Module):
@@ -30,11 +28,10 @@ class InputScales(eqx.Module):
     total: int = eqx.field(static=True)  # columns of the table
 
     @classmethod
-    def create(cls, total: int) -> Self:
-        """Scales that start at 1."""
-        tau = Scale.create(HalfCauchy(1.0), (total,))
-        upsilon = Scale.create(HalfCauchy(COMMON_SCALE), ())
-        return cls(tau, upsilon, jnp.arange(total), total)
+    def create(cls, scales: dict[str, Scale]) -> Self:
+        """The scales `tau`, one for each column, and `upsilon`, before training."""
+        total = scales["tau"].q.loc.size
+        return cls(**scales, columns=jnp.arange(total), total=total)
 
     @property
     def scales(self) -> dict[str, Scale]:
@@ -73,7 +70,7 @@ class InputScales(eqx.Module):
         return full.at[self.columns].set(kernel)
 
     def kl(self) -> dict[str, Float[Array, ""]]:
-        """KL terms of the scales (M5)."""
+        """KL terms of the scales (M5), (G2)."""
         return {name: scale.kl() for name, scale in self.scales.items()}
 
     def present(self, mask: Bool[np.ndarray, " _"]) -> Bool[np.ndarray, " d_in"]:

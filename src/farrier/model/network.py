@@ -77,7 +77,8 @@ class Network(eqx.Module):
     ) -> Self:
         """A network before training, with a mean-field posterior by default."""
         posterior = MeanField() if posterior is None else posterior
-        inputs = InputScales.create(d_in) if prior.columns else None
+        of_columns = prior.column_scales(d_in)
+        inputs = InputScales.create(of_columns) if of_columns else None
         *keys, key_output = jr.split(key, len(widths) + 1)
         layers = []
         for nodes, key_layer in zip(widths, keys, strict=True):
