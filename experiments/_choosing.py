@@ -1,9 +1,11 @@
 """How settings are chosen: on tables that no result is scored on, by a fixed rule.
 
 `choose` (regression) and `choose-classes` are the two studies. Each compares candidates
-with the default of today, on the same splits of the same tables.
+with a reference, on the same splits of the same tables. The reference is the default
+that is to be replaced or to stay. All candidates give all settings themselves, so that
+their rows stay valid when a default changes.
 
-The rule. The difference of a candidate to the default on a table is the difference of
+The rule. The difference of a candidate to the reference on a table is the difference of
 their mean log densities on held-out rows, averaged over the splits and clipped to ± 1
 nat, so that no table decides alone. Over the tables it has a mean and a standard error.
 The log density is the criterion because it is a proper score of the whole predictive
@@ -12,12 +14,15 @@ targets can inflate it, so a candidate also needs a second proper score (CRPS or
 that is not worse by more than two standard errors.
 
 1. A candidate whose mean difference is more than two standard errors above 0 replaces
-   the default; of several, the one with the highest mean.
-2. Otherwise, a candidate replaces it that is level and has another advantage, again the
-   one with the highest mean. Level: within two standard errors of 0, and at most 0.05
-   nats worse at their lower end, so that noise does not count as equality. Advantages:
-   the one listed with the candidate, or at most 0.8 x the seconds of the default.
-3. Otherwise the default stays.
+   the reference. Of several, those count as equal whose mean is within one standard
+   error (of the difference over the tables) of the highest; the fastest of them is
+   chosen.
+2. Otherwise, a candidate replaces it that is level and has another advantage; of
+   several, the one with the highest mean. Level: within two standard errors of 0, and
+   at most 0.05 nats worse at their lower end, so that noise does not count as equality.
+   Advantages: the one listed with the candidate, or at most 0.8 x the seconds of the
+   reference.
+3. Otherwise the reference stays.
 
 A table counts as better or worse from 0.01 nats on, else as level; these counts and the
 median are reported and do not decide.
@@ -33,6 +38,7 @@ from typing import Any
 import numpy as np
 
 from farrier import HorseshoeClassifier, HorseshoeRegressor, Mclmc
+from farrier.train.config import epochs_for
 
 from ._harness import (
     Claim,
@@ -51,13 +57,28 @@ from .settings import arguments, flat
 PLAN = ("tables", "candidates")
 CLIP = 1.0  # nats that one table may contribute
 MARGIN = 0.05  # nats that a level candidate may lose
-FASTER = 0.8  # of the seconds of the default
+FASTER = 0.8  # of the seconds of the reference
 TABLE_LEVEL = 0.01  # nats
 # Of smoke runs: whether everything runs.
 TRIAL: dict[str, Any] = {"hidden_layer_sizes": (4,), "max_iter": 2, "n_draws": 8}
 TRIAL_CHAINS = Mclmc(chains=2, warm_up=150, draws=4, steps=2)
 
 Estimator = HorseshoeClassifier | HorseshoeRegressor
+Candidate = Callable[[int], dict[str, Any]]
+# Defaults of the package that each candidate replaces by settings of its own.
+GIVEN_BY_CANDIDATES = (
+    "farrier.core.priors.PRIORS",
+    "farrier.estimators.base.NetworkEstimator",
+    "farrier.estimators.classifier.HorseshoeClassifier",
+    "farrier.estimators.regressor.HorseshoeRegressor",
+    "farrier.train.config.FEW_ROWS",
+    "farrier.train.config.MAX_STEPS",
+    "farrier.train.config.STEPS",
+    "farrier.train.config.STEPS_FEW_ROWS",
+    "farrier.train.config.STEPS_PER_ROW",
+    "farrier.train.config.Training",
+)
+MARKED_ROWS = (100, 1_000, 2_000)  # at which settings belong to the mark of a part
 Table = tuple[np.ndarray, np.ndarray]
 
 
@@ -95,11 +116,11 @@ class Group:
     ----------
     tables
         The tables that they are fitted to.
-    default
-        Arguments of the present default for a number of training rows.
     candidates
-        Arguments of each candidate in addition to those of the default. The first has
-        none: it is the default.
+        All settings of each candidate that may be a default some day, for a number of
+        training rows. The first candidate is the reference.
+    shipped
+        Name of the candidate that is the default of the package.
     advantages
         Why a candidate would be preferred if its predictions are level.
     splits
@@ -107,20 +128,20 @@ class Group:
     """
 
     tables: tuple[str, ...]
-    default: Callable[[int], dict[str, Any]]
-    candidates: dict[str, dict[str, Any]]
+    candidates: dict[str, Candidate]
+    shipped: str
     advantages: dict[str, str] = field(default_factory=dict)
     splits: int = 2
 
     @property
-    def baseline(self) -> str:
-        """Name of the default."""
+    def reference(self) -> str:
+        """Name of the candidate that the others are compared with."""
         return next(iter(self.candidates))
 
 
 @dataclass(frozen=True)
 class Gain:
-    """A candidate compared with the default, over the tables that both have.
+    """A candidate compared with the reference, over the tables that both have.
 
     Parameters
     ----------
@@ -131,7 +152,7 @@ class Gain:
     second, second_error
         The same of the second score, more than 0 where the candidate is better.
     seconds
-        Median over the tables of the ratio of its seconds to those of the default.
+        Median over the tables of the ratio of its seconds to those of the reference.
     """
 
     differences: dict[str, float]
@@ -148,14 +169,25 @@ class Gain:
 
     @property
     def better(self) -> bool:
-        """Whether it replaces the default by its log density."""
+        """Whether it replaces the reference by its log density."""
         return self.sound and self.mean > self.error
 
     @property
     def level(self) -> bool:
-        """Whether its log density is level with that of the default."""
+        """Whether its log density is level with that of the reference."""
         near = abs(self.mean) <= self.error
         return self.sound and near and self.mean - self.error >= -MARGIN
+
+    def equals(self, best: "Gain") -> bool:
+        """Whether the mean is within one standard error of that of the best."""
+        gaps = [
+            np.clip(best.differences[name], -CLIP, CLIP)
+            - np.clip(self.differences[name], -CLIP, CLIP)
+            for name in best.differences
+            if name in self.differences
+        ]
+        mean, two_errors = mean_and_error(gaps)
+        return mean <= two_errors / 2
 
     @property
     def counts(self) -> tuple[int, int, int]:
@@ -212,8 +244,8 @@ class Study:
     def settings_of(self, config: Config, part: str) -> dict[str, Any]:
         """What a part depends on, with all arguments of its estimator."""
         group, _, candidate = part.split("/")
-        model = self.model(config, group, candidate, 0, 0)
-        given = written(flat(model.get_params(deep=False)))
+        models = [self.model(config, group, candidate, n, 0) for n in MARKED_ROWS]
+        given = [written(flat(model.get_params(deep=False))) for model in models]
         splits = min(config.splits, self.groups[group].splits)
         changed = {"given": given, "splits": splits}
         return settings_without(config, *PLAN, "trial") | changed
@@ -230,7 +262,7 @@ class Study:
     ) -> Estimator:
         """A candidate for this number of training rows."""
         of = self.groups[group]
-        given = arguments(of.default(rows), of.candidates[candidate], config.trial)
+        given = arguments(of.candidates[candidate](rows), config.trial)
         if config.trial and "refine" in given:
             given |= {"refine": TRIAL_CHAINS, "n_restarts": TRIAL_CHAINS.chains}
         return self.estimator(random_state=config.seed + split, **given)
@@ -269,22 +301,26 @@ class Study:
     # -- the rule ------------------------------------------------------------------
 
     def gains(self, rows: list[Row], group: str) -> dict[str, Gain]:
-        """Each candidate of a group, compared with the default."""
+        """Each candidate of a group, compared with the reference."""
         means = means_of(where(rows, group=group), self.second)
-        baseline = self.groups[group].baseline
-        others = [c for c in self.groups[group].candidates if c != baseline]
+        reference = self.groups[group].reference
+        others = [c for c in self.groups[group].candidates if c != reference]
         return {
-            candidate: gain_of(means[candidate], means[baseline], self.second)
+            candidate: gain_of(means[candidate], means[reference], self.second)
             for candidate in others
-            if means.get(candidate, {}).keys() & means.get(baseline, {}).keys()
+            if means.get(candidate, {}).keys() & means.get(reference, {}).keys()
         }
 
     def chosen(self, rows: list[Row], group: str) -> str:
         """The candidate that the rule makes the default."""
         of, gains = self.groups[group], self.gains(rows, group)
-        better = [c for c, gain in gains.items() if gain.better]
+        better = {c: gain for c, gain in gains.items() if gain.better}
+        if better:
+            best = max(better.values(), key=lambda gain: gain.mean)
+            equal = [c for c, gain in better.items() if gain.equals(best)]
+            return min(equal, key=lambda c: gains[c].seconds)
         level = [c for c, gain in gains.items() if self._preferred(of, c, gain)]
-        return max(better or level, key=lambda c: gains[c].mean, default=of.baseline)
+        return max(level, key=lambda c: gains[c].mean, default=of.reference)
 
     def _preferred(self, group: Group, candidate: str, gain: Gain) -> bool:
         advantage = candidate in group.advantages or gain.seconds <= FASTER
@@ -303,8 +339,8 @@ class Study:
         return [self._claim(rows, group) for group in self.groups]
 
     def _claim(self, rows: list[Row], group: str) -> Claim:
-        baseline = self.groups[group].baseline
-        text = f'Ours: by the rule, no candidate replaces the settings "{baseline}" '
+        shipped = self.groups[group].shipped
+        text = f'Ours: the rule chooses the settings that are the default, "{shipped}" '
         text += f"({group}, on tables that are not scored)."
         if not self.complete(rows, group):
             return Claim(text, "Not all parts have been run.", "waits for results")
@@ -317,7 +353,7 @@ class Study:
             f"{c} {gain.mean:+.3f} ± {gain.error:.3f}" for c, gain in gains.items()
         )
         evidence += f". The rule chooses: {chosen}."
-        return Claim(text, evidence, verdict(holds=chosen == baseline, partly=False))
+        return Claim(text, evidence, verdict(holds=chosen == shipped, partly=False))
 
     def table(self, rows: list[Row]) -> str:
         """What the rule chooses, each candidate over the tables, and each table."""
@@ -350,7 +386,7 @@ class Study:
         ]
         complete = self.complete(rows, group)
         state = "" if complete else ", of the parts that have been run"
-        text = f'## {group}\n\nCompared with "{of.baseline}". '
+        text = f'## {group}\n\nCompared with "{of.reference}". '
         text += f"The rule chooses{state}: **{self.chosen(rows, group)}**.\n\n"
         return text + markdown(columns, lines)
 
@@ -417,11 +453,20 @@ class Study:
         ax.set_yticks(range(-1, len(names)), labels, fontsize=8)
         ax.set_ylim(len(names) - 0.5, -1.5)
         ax.set_xlabel(
-            f'gain in log density over "{self.groups[group].baseline}" (nats a row, '
+            f'gain in log density over "{self.groups[group].reference}" (nats a row, '
             "clipped at 1; linear up to 0.1)"
         )
         legend_below(figure, ax)
         return figure
+
+
+# -- candidates --------------------------------------------------------------------
+
+
+def budget(rows: int, share: float = 1.0) -> int:
+    """Epochs of the defaults of 2026-11-18, or a share of them."""
+    least = 10_000 if rows <= 256 else 6_000
+    return epochs_for(round(share * np.clip(4 * rows, least, 160_000)), rows)
 
 
 # -- rows of a table ---------------------------------------------------------------
@@ -476,14 +521,14 @@ def means_of(rows: list[Row], second: str) -> dict[str, dict[str, Row]]:
     return found
 
 
-def gain_of(own: dict[str, Row], default: dict[str, Row], second: str) -> Gain:
-    """A candidate compared with the default, from their means by table."""
-    shared = [name for name in default if name in own]
-    difference = lambda key: [own[name][key] - default[name][key] for name in shared]
+def gain_of(own: dict[str, Row], reference: dict[str, Row], second: str) -> Gain:
+    """A candidate compared with the reference, from their means by table."""
+    shared = [name for name in reference if name in own]
+    difference = lambda key: [own[name][key] - reference[name][key] for name in shared]
     densities = difference("log_density")
     return Gain(
         dict(zip(shared, densities, strict=True)),
         *mean_and_error(np.clip(densities, -CLIP, CLIP)),
         *mean_and_error(-np.array(difference(second))),
-        float(np.median([own[n]["seconds"] / default[n]["seconds"] for n in shared])),
+        float(np.median([own[n]["seconds"] / reference[n]["seconds"] for n in shared])),
     )

@@ -11,6 +11,9 @@ What cannot change a number does not count either:
   `FULL`, whose values are in the mark of each part; methods of those names too;
 - fields of the class of the settings, and tables that a module names in `IN_SETTINGS`,
   for the same reason;
+- defaults of the package whose values each part gives itself, by the full names that an
+  experiment lists in `GIVEN`: constants, and the fields and default arguments of
+  classes. So a new default leaves the rows valid that it was chosen by;
 - the modules of `NOT_COUNTED`, which show a fit and change nothing in it.
 """
 
@@ -142,6 +145,10 @@ class Sources:
         statements = self.module(symbol[0]).statements[symbol[1]]
         return statements if fields else [*map(_without_fields, statements)]
 
+    def _is_class(self, symbol: Symbol) -> bool:
+        statements = self.module(symbol[0]).statements[symbol[1]]
+        return all(isinstance(each, ast.ClassDef) for each in statements)
+
     def _uses(self, symbol: Symbol, *, fields: bool) -> dict[str, set[Symbol] | str]:
         """What the names in a definition stand for: definitions, or outside names."""
         name = symbol[0]
@@ -158,17 +165,20 @@ class Sources:
         return used
 
     def reached(
-        self, starts: Iterable[Symbol], settings: Set[Symbol] = frozenset()
+        self,
+        starts: Iterable[Symbol],
+        settings: Set[Symbol] = frozenset(),
+        given: Set[Symbol] = frozenset(),
     ) -> set[Symbol]:
         """All definitions that some reach by name, directly or not, and themselves.
 
-        Of classes of settings, the fields are left out.
+        Of classes of settings, the fields are left out; and all of what is given.
         """
         seen: set[Symbol] = set()
         waiting = {*starts, *settings}
         while waiting:
             symbol = waiting.pop()
-            if symbol in seen or _is_in(symbol[0], NOT_COUNTED):
+            if symbol in seen | given or _is_in(symbol[0], NOT_COUNTED):
                 continue
             seen.add(symbol)
             waiting |= self._run_before(symbol[0])
@@ -187,11 +197,23 @@ class Sources:
         }
 
     def hash(
-        self, starts: Iterable[Symbol], settings: Set[Symbol] = frozenset()
+        self,
+        starts: Iterable[Symbol],
+        settings: Set[Symbol] = frozenset(),
+        given: Iterable[str] = (),
     ) -> str:
-        """sha256 of all that `reached` returns."""
+        """sha256 of all that `reached` returns.
+
+        Parameters
+        ----------
+        given
+            Full names of definitions whose values do not count.
+        """
         digest = hashlib.sha256()
-        for symbol in sorted(self.reached(starts, settings)):
+        values = {symbol for name in given for symbol in self.resolve(name)}
+        classes = {symbol for symbol in values if self._is_class(symbol)}
+        settings = settings | classes
+        for symbol in sorted(self.reached(starts, settings, values - classes)):
             fields = symbol not in settings
             code = _dump(self._statements(symbol, fields=fields))
             digest.update(f"{'.'.join(symbol)}: {code}\n".encode())
@@ -280,7 +302,19 @@ def _without_fields(statement: ast.stmt) -> ast.stmt:
         return statement
     methods = [each for each in statement.body if not isinstance(each, ast.AnnAssign)]
     shorter = copy(statement)
-    shorter.body = methods or [ast.Pass()]
+    shorter.body = [*map(_without_defaults, methods)] or [ast.Pass()]
+    return shorter
+
+
+def _without_defaults(method: ast.stmt) -> ast.stmt:
+    """A constructor whose default arguments are all None; else the same."""
+    if not isinstance(method, ast.FunctionDef) or method.name != "__init__":
+        return method
+    shorter = copy(method)
+    shorter.args = copy(method.args)
+    none = ast.Constant(None)
+    shorter.args.defaults = [none for _ in method.args.defaults]
+    shorter.args.kw_defaults = [d and none for d in method.args.kw_defaults]
     return shorter
 
 

@@ -57,7 +57,7 @@ def code_of(name: str, config: Any) -> str:
     starts |= code.resolve(f"{__package__}._rows.{STORED_BY}")
     classes = ((each.__module__, each.__qualname__) for each in type(config).__mro__)
     settings = {symbol for symbol in classes if symbol[0] in code.files}
-    return code.hash(starts, settings)
+    return code.hash(starts, settings, getattr(known(name), "GIVEN", ()))
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,15 @@ import pytest
 from experiments import _choosing, _scores, choose, choose_classes, datasets
 from experiments._choosing import Config, Group, split_rows
 from experiments._harness import Work, mark_of
+from farrier import Training, presets
+from farrier.estimators.base import planned
 
 TABLES = tuple("abcdefgh")
 GROUPS = {
     "one": Group(
         tables=TABLES,
-        default=lambda rows: {},
-        candidates={"default": {}, "new": {}, "simple": {}},
+        candidates={name: lambda rows: {} for name in ("default", "new", "simple")},
+        shipped="default",
         advantages={"simple": "fewer settings"},
     )
 }
@@ -65,6 +67,16 @@ def test_the_highest_of_several_gains_wins():
     rows = default_and(made_rows("simple", 0.1), made_rows("new", 0.2))
     assert STUDY.chosen(rows, "one") == "new"
     assert STUDY.chosen(default_and(made_rows("new", 0.1)), "one") == "new"
+
+
+@pytest.mark.parametrize(("gap", "chosen"), [(0.07, "simple"), (0.08, "new")])
+def test_the_fastest_wins_within_one_standard_error_of_the_highest(gap, chosen):
+    """The standard error of the difference is 0.2 / sqrt(7) = 0.0756."""
+    other = made_rows("simple", 0.5 - gap + 0.2 * WOBBLE, seconds=0.5)
+    rows = default_and(made_rows("new", 0.5), other)
+    assert STUDY.chosen(rows, "one") == chosen
+    slow = default_and(made_rows("new", 0.5, seconds=0.4), other)
+    assert STUDY.chosen(slow, "one") == "new"
 
 
 def test_no_table_decides_alone():
@@ -216,14 +228,28 @@ def test_what_a_candidate_is_belongs_to_the_mark_of_its_parts(experiment, tmp_pa
     assert mark_of(experiment, fewer, next(iter(parts))) not in marks.values()
 
 
-def test_the_first_candidate_is_what_is_shipped():
+@pytest.mark.parametrize("rows", [100, 700, 1_000, 5_000])
+def test_the_shipped_candidate_is_the_default_of_the_package(rows):
+    products = {"variational": lambda rows: {}, "refined": presets.refined}
+    x, y = np.arange(float(rows))[:, None], np.arange(rows) % 2
     for experiment in (choose, choose_classes):
         for name, group in experiment.STUDY.groups.items():
-            assert group.candidates[group.baseline] == {}
+            if name == "refined" and rows >= presets.MANY_ROWS:
+                continue  # the recipe for few rows
+            study = experiment.STUDY
             assert group.advantages.keys() <= group.candidates.keys()
-            shipped = experiment.STUDY.estimator(random_state=0, **group.default(700))
-            model = experiment.STUDY.model(Config(), name, group.baseline, 700, 0)
-            assert repr(model.get_params()) == repr(shipped.get_params())
+            shipped = study.estimator(random_state=0, **products[name](rows))
+            model = study.model(Config(), name, group.shipped, rows, 0)
+            recipes = [plan_of(each, x, y) for each in (model, shipped)]
+            assert recipes[0] == recipes[1], name
+
+
+def plan_of(model, x, y):
+    """What a fit would do, with all that "auto" stands for."""
+    plan = planned(model, x, y, None).plan
+    (config,) = {job.config for job in plan.jobs}
+    recipe = dataclasses.replace(plan.recipe, likelihood=len, training=Training())
+    return config, recipe, model.likelihood
 
 
 def test_a_part_scores_held_out_rows_alone(tmp_path, monkeypatch):

@@ -196,6 +196,49 @@ def test_a_change_that_changes_no_number_does_not_count(changed, file, old, new)
     assert not changed(file, old, new)
 
 
+GIVEN_MODULE = """LIMIT = 3
+
+
+class Model:
+    width: int = 3
+
+    def __init__(self, total=2, *, depth=1, name):
+        self.total = total
+
+    def predict(self, scale=1):
+        return min(self.total, LIMIT) * scale
+
+
+def parts():
+    return Model()
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "counts"),
+    [
+        ("LIMIT = 3", "LIMIT = 4", False),
+        ("width: int = 3", "width: int = 4", False),
+        ("total=2", "total=3", False),
+        ("depth=1", "depth=2", False),
+        ("scale=1", "scale=2", True),
+        ("self.total = total", "self.total = 2", True),
+        ("* scale", "", True),
+    ],
+)
+def test_defaults_that_each_part_gives_do_not_count(tmp_path, old, new, counts):
+    folder = tmp_path / "pack"
+    folder.mkdir()
+
+    def hash_of(text, given):
+        (folder / "a.py").write_text(text)
+        return Sources([folder]).hash({("pack.a", "parts")}, given=given)
+
+    given, changed = ("pack.a.LIMIT", "pack.a.Model"), GIVEN_MODULE.replace(old, new)
+    assert (hash_of(GIVEN_MODULE, given) != hash_of(changed, given)) == counts
+    assert hash_of(GIVEN_MODULE, ()) != hash_of(changed, ())
+
+
 def test_a_module_whose_name_alone_is_used_counts_whole(tmp_path):
     folder = tmp_path / "pack"
     folder.mkdir()

@@ -53,7 +53,7 @@ class HorseshoeClassifier(ClassifierMixin, ViewedEstimator):
     """
 
     classes_: np.ndarray
-    _default_annealing = 0.6
+    _default_annealing: float = 0.6
 
     def __init__(
         self,

@@ -132,7 +132,7 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
     """
 
     n_targets_: int | None
-    _default_annealing = 0.8
+    _default_annealing: float = 0.8
 
     def __sklearn_tags__(self):
         """Several targets at once are allowed."""
