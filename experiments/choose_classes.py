@@ -16,8 +16,8 @@ the Brier score in place of the CRPS:
    ("before"), on a table is that of their mean log densities on held-out rows, averaged
    over the splits and clipped to ± 1 nat. A candidate whose mean over the tables is
    more than two standard errors above 0 replaces the reference. Of several, those count
-   as equal whose mean is within one standard error (of the difference over the tables) of the highest; the fastest of
-   them is chosen.
+   as equal whose mean is within one standard error (of the difference over the tables)
+   of the highest; the fastest of them is chosen.
 2. Otherwise a level candidate with another advantage replaces it; of several, again the
    one with the highest mean. Level: within two standard errors of 0, which end at most
    0.05 nats below. Advantages: the one that is listed with the candidate, or at most
