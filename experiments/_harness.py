@@ -18,6 +18,8 @@ It may have
     settings_of(config, part)
                         what one part depends on; else all settings but those of PLAN
     IN_SETTINGS         names of tables whose values `settings_of` has for each part
+    GIVEN               full names of defaults that no part uses: `settings_of` has
+                        the values that stand in their place
 
 A part takes a `Work`, which has the rows of the parts before it, and returns plain
 rows. `render`, `table`, `claims` and `cells` see rows alone, each with the name
@@ -41,6 +43,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from farrier import TrainingWarning
@@ -93,6 +96,9 @@ __all__ = [
 Report = Callable[[int, str], None]
 Part = Callable[["Work"], list[Row]]
 
+MAPS = Path("/proc/self/maps")
+MOST_MAPS = 20_000  # Linux allows a process 65,530; each compiled program has hundreds
+SHOWN = 5  # parts that an error names
 PERCENT = 100  # in which `reproduce` reports its progress
 DPI = 150
 VERDICTS = ("holds", "holds partly", "does not hold", "waits for results")
@@ -207,7 +213,10 @@ def reproduce(
     folder.mkdir(parents=True, exist_ok=True)
     chosen = [p for p in parts if not only or any(text in p for text in only)]
     if not chosen:
-        raise Refused(f"No part contains {[*only]}. The parts are {', '.join(parts)}.")
+        some = ", ".join([*parts][:SHOWN])
+        raise Refused(
+            f"No part contains {[*only]}. There are {len(parts)} parts, such as {some}."
+        )
     path = folder / "rows.json"
     _set_aside(path, marks, kind)
     before = standing(stored_parts(path), marks, code)
@@ -249,6 +258,7 @@ def reproduce(
             skipped[part] = str(error).replace(str(data), "the data folder")
         table = write()  # before its checkpoints go
         shutil.rmtree(private)
+        _forget_programs()
     with suppress(OSError):  # not empty where others are at work
         (folder / "unfinished").rmdir()
     report(PERCENT, "done")
@@ -288,6 +298,12 @@ def mean_and_error(values: Iterable[float]) -> tuple[float, float]:
 
 
 # -- the parts of `reproduce` -----------------------------------------------------
+
+
+def _forget_programs() -> None:
+    """Give up compiled programs before they fill the process: each has many maps."""
+    if MAPS.exists() and len(MAPS.read_text().splitlines()) > MOST_MAPS:
+        jax.clear_caches()
 
 
 def _set_aside(path: Path, marks: dict[str, str], kind: str) -> None:

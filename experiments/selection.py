@@ -1,9 +1,9 @@
 """Whether the ELBO chooses the network that test rows would choose.
 
 One hidden layer of several widths, under three priors, each with the collapsed and with
-the exact form of the half-Cauchy KL terms, on six data sets: the cubic (also without KL
-annealing, which ends in another local optimum), labels of a 2-2-1 network, and four
-tables of PMLB. Each fit is judged by
+the exact form of the half-Cauchy KL terms, on six data sets: the cubic, labels of a
+2-2-1 network, and four tables of PMLB. KL annealing over various shares of the steps
+(none, a fifth, more than half) ends in various local optima. Each fit is judged by
 
     collapsed ELBO   the training objective of the default, at KL weight 1
     exact ELBO       the same with exact KL terms: a bound on the same log evidence
@@ -90,9 +90,10 @@ OBJECTIVES = {
 SETS = {
     "widths": "across widths, within a prior",
     "priors": "across priors, at a width",
-    "optima": "between the fits with and without KL annealing",
+    "annealings": "between KL annealings, at a prior and a width",
 }
 MOST_LOSS = 0.05  # nats a point
+NONE = 0.0  # KL annealing
 SETTLED = 0.5  # nats: largest difference of two schedules of AIS
 
 
@@ -113,12 +114,15 @@ class Config:
         Draws of all weights for the IWAE.
     group
         K of the IWAE that is averaged over groups.
+    annealings
+        Shares of the steps over which the KL weight rises.
     chains, repeats, temperatures
         Of AIS: chains in one estimate, estimates, and steps of the two schedules.
     """
 
-    cubic_widths: tuple[int, ...] = (2, 10, 20, 50, 100, 1_000)
-    label_widths: tuple[int, ...] = (10, 15, 50, 100, 1_000)
+    annealings: tuple[float, ...] = (0.2, 0.8)
+    cubic_widths: tuple[int, ...] = (2, 10, 50, 200, 1_000)
+    label_widths: tuple[int, ...] = (10, 50, 200, 1_000)
     table_widths: tuple[int, ...] = (10, 50, 200, 1_000)
     evidence_widths: tuple[int, ...] = (2, 10)
     priors: tuple[str, ...] = tuple(PRIORS)
@@ -130,7 +134,7 @@ class Config:
     max_iter: int | str = "auto"
     test_points: int = 1_000
     elbo_draws: int = 400
-    weight_draws: int = 5_000
+    weight_draws: int = 2_000
     group: int = 50
     chains: int = 32
     repeats: int = 4
@@ -140,6 +144,7 @@ class Config:
 
 FULL = Config()
 SMOKE = Config(
+    annealings=(0.2,),
     cubic_widths=(2,),
     label_widths=(),
     table_widths=(),
@@ -185,13 +190,13 @@ def data_files(config: Config) -> tuple[str, ...]:
 # -- fits -------------------------------------------------------------------------
 
 
-def kinds(config: Config, annealings: Sequence[bool]) -> list[Row]:
+def kinds(config: Config, annealings: Sequence[float]) -> list[Row]:
     """All priors, forms of the KL terms and annealings of one width."""
     return [
-        {"prior": prior, "form": form, "annealed": annealed}
+        {"prior": prior, "form": form, "annealing": annealing}
         for prior in config.priors
         for form in PRIORS[prior]
-        for annealed in annealings
+        for annealing in annealings
     ]
 
 
@@ -201,16 +206,15 @@ def settings(config: Config, kind: Row, width: int, *given: Row) -> dict[str, An
         "hidden_layer_sizes": (width,),
         "prior": PRIORS[kind["prior"]][kind["form"]],
         "max_iter": config.max_iter,
+        "kl_annealing": kind["annealing"],
     }
-    constant = {} if kind["annealed"] else {"kl_annealing": 0.0}
-    return arguments(*given, chosen, constant)
+    return arguments(*given, chosen)
 
 
 def cubic_fits(config: Config, width: int, work: Work) -> list[Row]:
-    """The settings of the headline figure, with and without KL annealing."""
-    runs = [
-        (kind, s) for kind in kinds(config, (True, False)) for s in config.cubic_seeds
-    ]
+    """The settings of the headline figure, at each KL annealing and without any."""
+    annealings = (NONE, *config.annealings)
+    runs = [(kind, s) for kind in kinds(config, annealings) for s in config.cubic_seeds]
     models = [
         HorseshoeRegressor(
             random_state=seed, **settings(config, kind, width, presets.PLAIN)
@@ -228,7 +232,8 @@ def cubic_fits(config: Config, width: int, work: Work) -> list[Row]:
 
 def label_fits(config: Config, width: int, work: Work) -> list[Row]:
     """Labels of a network with two nodes: as many rows as a table has."""
-    runs = [(kind, s) for kind in kinds(config, (True,)) for s in config.label_seeds]
+    each = kinds(config, config.annealings)
+    runs = [(kind, seed) for kind in each for seed in config.label_seeds]
     models = [
         HorseshoeClassifier(random_state=seed, **settings(config, kind, width))
         for kind, seed in runs
@@ -253,7 +258,8 @@ def table_fits(
         np.random.default_rng(split).permutation(len(y))
         for split in range(config.splits)
     ]
-    runs = [(kind, s) for kind in kinds(config, (True,)) for s in range(config.splits)]
+    each = kinds(config, config.annealings)
+    runs = [(kind, split) for kind in each for split in range(config.splits)]
     models = [
         HorseshoeRegressor(random_state=split, **settings(config, kind, width))
         for kind, split in runs
@@ -383,12 +389,12 @@ def candidates(rows: list[Row], objective: str, question: str) -> list[list[Row]
     """
     if objective == "elbo_collapsed":
         rows = where(rows, form="collapsed")
-    if question != "optima":
-        rows = where(rows, annealed=True)
+    if question != "annealings":
+        rows = [row for row in rows if row["annealing"] != NONE]
     fixed = {
-        "widths": ("prior", "form"),
-        "priors": ("width",),
-        "optima": ("prior", "form", "width"),
+        "widths": ("prior", "form", "annealing"),
+        "priors": ("width", "annealing"),
+        "annealings": ("prior", "form", "width"),
     }[question]
     sets: dict[tuple, list[Row]] = {}
     for row in rows:
@@ -455,15 +461,14 @@ def groups(rows: list[Row]) -> dict[str, list[Row]]:
 
 def favourite(fits: Iterable[Row], score: str, question: str) -> str:
     """What is chosen most often: a width, a prior or an annealing."""
-    name = {"widths": "width", "priors": "prior", "optima": "annealed"}[question]
+    name = question.removesuffix("s")
     named = [row[name] for row in fits]
     choice = max(dict.fromkeys(named), key=named.count)
-    text = {True: "annealed", False: "not annealed"}.get(choice, choice)
-    return f"{text} ({named.count(choice)} of {len(named)})"
+    return f"{choice} ({named.count(choice)} of {len(named)})"
 
 
 def table(rows: list[Row]) -> str:
-    """Choices and losses; the two optima; looseness of the IWAE; the log evidence."""
+    """Choices and losses; local optima; looseness of the IWAE; the log evidence."""
     return "\n".join(
         part
         for part in (
@@ -518,11 +523,11 @@ def choices_table(rows: list[Row]) -> str:
 
 
 def optima_table(rows: list[Row]) -> str:
-    """Each objective with KL annealing less that without, on the cubic."""
+    """Each objective with a KL annealing less that without, on the cubic."""
     lines = []
     names = ["elbo_collapsed", "elbo_exact", "iwae_1", "iwae_50", "iwae_all"]
-    for (prior, form, width), pairs in optima(rows).items():
-        line: list[Any] = [f"{prior}, {form}", width]
+    for (prior, form, annealing, width), pairs in optima(rows).items():
+        line: list[Any] = [f"{prior}, {form}", annealing, width]
         for name in (*names, "log_density"):
             gaps = [a[name] - b[name] for a, b in pairs]
             mean, error = mean_and_error(gaps)
@@ -534,7 +539,8 @@ def optima_table(rows: list[Row]) -> str:
         lines.append(line)
     if not lines:
         return ""
-    columns = ["prior", "units", "collapsed ELBO", "exact ELBO", "IWAE, K = 1"]
+    columns = ["prior", "annealing", "units", "collapsed ELBO", "exact ELBO"]
+    columns += ["IWAE, K = 1"]
     columns += ["K = 50", "K = all draws", "test, nats a point"]
     text = "The cubic with KL annealing less without, in nats of the data set; in "
     text += "brackets how often the annealed fit is preferred:\n\n"
@@ -542,33 +548,40 @@ def optima_table(rows: list[Row]) -> str:
 
 
 def optima(rows: list[Row]) -> dict[tuple, list[tuple[Row, Row]]]:
-    """For each prior, form and width: the annealed and the other fit of each seed."""
+    """For each kind of annealed fit and width: the fit of each seed, and that without.
+
+    Keys are prior, form, annealing and width.
+    """
     found: dict[tuple, list[tuple[Row, Row]]] = {}
-    for fits in candidates(where(rows, data=CUBIC), "elbo_exact", "optima"):
-        pair = sorted(fits, key=lambda row: not row["annealed"])
-        of = tuple(fits[0][name] for name in ("prior", "form", "width"))
-        found.setdefault(of, []).append((pair[0], pair[1]))
+    for fits in candidates(where(rows, data=CUBIC), "elbo_exact", "annealings"):
+        for plain in where(fits, annealing=NONE):
+            for row in fits:
+                if row is not plain:
+                    names = ("prior", "form", "annealing", "width")
+                    of = tuple(row[name] for name in names)
+                    found.setdefault(of, []).append((row, plain))
     return found
 
 
 def widths_table(rows: list[Row]) -> str:
     """Objectives and test log density of all kinds of fits, averaged."""
     lines = []
-    names = ("data", "prior", "form", "annealed", "width")
+    names = ("data", "prior", "form", "annealing", "width")
     fits = [row for of in of_fits(rows).values() for row in of]
     for key in dict.fromkeys(tuple(row[name] for name in names) for row in fits):
         here = where(fits, **dict(zip(names, key, strict=True)))
         scores = [*OBJECTIVES, "elbo_error", "weight_sd", "effective"]
         mean = {n: np.mean([r[n] for r in here]) for n in (*scores, "log_density")}
         nodes = np.mean([row["nodes_on"] for row in here])
-        data, prior, form, annealed, width = key
+        data, prior, form, annealing, width = key
         lines.append(
-            [data, f"{prior}, {form}", "yes" if annealed else "no", width]
+            [data, f"{prior}, {form}", annealing, width]
             + [f"{mean[name]:.1f}" for name in OBJECTIVES]
             + [f"{mean['elbo_error']:.2f}", f"{mean['weight_sd']:.1f}"]
             + [f"{mean['effective']:.1f}", f"{mean['log_density']:.3f}", f"{nodes:.1f}"]
         )
-    columns = ["data", "prior, trained with", "annealed", "units", *OBJECTIVES.values()]
+    columns = ["data", "prior, trained with", "annealing", "units"]
+    columns += [*OBJECTIVES.values()]
     columns += ["error of the ELBO", "sd of ln weight", "effective draws"]
     text = (
         "Means over data sets or splits. Bounds are in nats of all training rows, in "
@@ -595,12 +608,14 @@ def settled(rows: list[Row]) -> dict[tuple[str, int, int], tuple[Row, bool]]:
 
 
 def evidence_table(rows: list[Row]) -> str:
-    """Log evidence by AIS beside the bounds of the annealed fits."""
+    """Log evidence by AIS beside the bounds of the fits with the shortest annealing."""
     lines = []
     done = settled(rows)
     for prior, width in dict.fromkeys(key[:2] for key in done):
         here = {key[2]: done[key] for key in done if key[:2] == (prior, width)}
-        fits = where(rows, data=CUBIC, prior=prior, width=width, annealed=True)
+        fits = where(rows, data=CUBIC, prior=prior, width=width)
+        shortest = min((r["annealing"] for r in fits if r["annealing"]), default=NONE)
+        fits = where(fits, annealing=shortest)
         value, error = mean_and_error(r["log_evidence"] for r, _ in here.values())
         line: list[Any] = [prior, width, f"{value:.2f} ± {error:.2f}"]
         line.append(f"{max(r['error'] for r, _ in here.values()):.2f}")
@@ -669,14 +684,15 @@ def render(rows: list[Row]) -> dict[str, Figure]:
 
 
 def objective_figure(rows: list[Row], objective: str, label: str) -> Figure:
-    """Shapes are priors; filled: annealed; larger: wider."""
+    """Colours are priors; filled: annealed, the darker the shorter; larger: wider."""
     of = of_fits(rows)
     figure, axes = new_figure(-(-len(of) // 3), min(3, len(of)), height=6.4)
     for ax, (name, fits) in zip(axes.flat, of.items(), strict=False):
         for prior, colour in STYLES.items():
             for form, marker in (("collapsed", "o"), ("exact", "s")):
-                for annealed in (True, False):
-                    here = where(fits, prior=prior, form=form, annealed=annealed)
+                shares = sorted({row["annealing"] for row in fits})
+                for annealing in shares:
+                    here = where(fits, prior=prior, form=form, annealing=annealing)
                     if not here:
                         continue
                     size = [8 + 10 * math.log2(row["width"]) for row in here]
@@ -685,9 +701,9 @@ def objective_figure(rows: list[Row], objective: str, label: str) -> Figure:
                         [row["log_density"] for row in here],
                         s=size,
                         marker=marker,
-                        facecolors=colour if annealed else "none",
+                        facecolors=colour if annealing else "none",
                         edgecolors=colour,
-                        alpha=0.7,
+                        alpha=0.35 if annealing == shares[-1] else 0.8,
                     )
         ax.set_title(name, fontsize=10)
         ax.tick_params(labelsize=8)
@@ -699,6 +715,7 @@ def objective_figure(rows: list[Row], objective: str, label: str) -> Figure:
     for prior, colour in STYLES.items():
         axes[0, 0].scatter([], [], color=colour, label=prior)
     grey: dict[str, Any] = {"edgecolors": "0.3", "s": 40}
+    axes[0, 0].scatter([], [], color="0.3", alpha=0.35, label="longest KL annealing")
     axes[0, 0].scatter([], [], marker="o", color="0.3", label="trained collapsed")
     axes[0, 0].scatter([], [], marker="s", color="0.3", label="trained exact")
     axes[0, 0].scatter([], [], facecolors="none", label="no KL annealing", **grey)

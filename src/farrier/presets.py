@@ -15,7 +15,7 @@ PLAIN: dict[str, Any] = {
     "activation": "relu",
     "prior": "horseshoe",
     "likelihood": "gaussian",
-    "training": Training(kl_annealing=0.6),
+    "training": Training(kl_annealing=0.6, learning_rate=0.01),
 }
 
 

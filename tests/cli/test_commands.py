@@ -119,11 +119,11 @@ def test_fit_reports_its_result(fitted, folder):
 
 
 def test_inactive_features_are_inspected(folder, tmp_path):
-    options = ("--target", "price", "--missing", "impute", "--input-horseshoe")
+    options = ("--target", "price", "--missing", "impute")
     model = tmp_path / "model.safetensors"
     text = run("fit", folder / "prices.csv", *options, *QUICK, "-o", model).stdout
     estimator = load(model).estimator
-    assert estimator.prior == replace(PRIORS["narrow-horseshoe"], columns=True)
+    assert PRIORS[estimator.prior].columns
     active, built = int(estimator.features_on_.sum()), estimator.n_features_in_
     line = f"{active} of {built} columns active"
     assert f"Inputs: {line}" in text
@@ -136,24 +136,6 @@ def test_inactive_features_are_inspected(folder, tmp_path):
     names = np.array(load(model).columns.feature_names)[estimator.features_on_]
     assert len(names) > 2
     assert f": {', '.join(names[:10])}" in found["inputs"]
-
-
-def test_input_scales_are_added_to_the_chosen_prior(folder, tmp_path):
-    fit = ("fit", folder / "prices.csv", "--target", "price", "--drop", "size")
-    model = tmp_path / "model.safetensors"
-    options = ("--input-horseshoe", "--prior", "regularised-horseshoe")
-    run(*fit, *options, *QUICK, "-o", model)
-    expected = replace(PRIORS["regularised-horseshoe"], columns=True)
-    assert load(model).estimator.prior == expected
-
-
-@pytest.mark.parametrize("prior", ["gaussian", "scale-mixture"])
-def test_input_scales_need_a_horseshoe(folder, tmp_path, prior):
-    fit = ("fit", folder / "prices.csv", "--target", "price", "--drop", "size")
-    line = refused(*fit, "--input-horseshoe", "--prior", prior, "-o", tmp_path / "m")
-    assert "--input-horseshoe requires a horseshoe prior" in line
-    assert "'narrow-horseshoe'" in line
-    assert f"got '{prior}'" in line
 
 
 def test_settings_of_a_preset_are_replaced_one_by_one(folder, tmp_path):

@@ -181,7 +181,8 @@ def test_parts_can_be_chosen_and_the_others_stay(experiment, tmp_path):
     names = [row["name"] for row in read_rows(tmp_path / "rows.json")]
     assert names == ["one", "two/b"]
     with pytest.raises(
-        Refused, match=r"No part contains \['x'\]. The parts are one, two/b"
+        Refused,
+        match=r"No part contains \['x'\]. There are 2 parts, such as one, two/b",
     ):
         reproduce(tmp_path, only=["x"])
 

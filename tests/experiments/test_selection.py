@@ -126,7 +126,7 @@ def test_annealed_chains_agree_with_draws_of_the_prior(network, sample):
 
 def fit(width, elbo, density, **more):
     row = {"data": "cubic", "replicate": 0, "prior": "horseshoe", "form": "exact"}
-    row |= {"annealed": True, "width": width, "log_density": density, "nodes_on": 2}
+    row |= {"annealing": 0.2, "width": width, "log_density": density, "nodes_on": 2}
     row |= {"iwae_1": elbo, "elbo_error": 0.1, "weight_sd": 1.0, "effective": 3.0}
     return row | dict.fromkeys(selection.OBJECTIVES, elbo) | more
 
@@ -135,10 +135,10 @@ def fit(width, elbo, density, **more):
 def rows():
     """The ELBO prefers narrow networks and no annealing; tests the opposite."""
     return [
-        fit(width, 10.0 - width - 3 * annealed, density - 3 * (not annealed))
-        | {"replicate": seed, "annealed": annealed}
+        fit(width, 10.0 - width - 15 * annealing, density - 3 * (not annealing))
+        | {"replicate": seed, "annealing": annealing}
         for seed in range(3)
-        for annealed in (True, False)
+        for annealing in (0.2, 0.0)
         for width, density in ((2, -3.2 - 0.01 * seed), (10, -3.0))
     ]
 
@@ -153,9 +153,9 @@ def test_a_loss_is_that_of_the_choice_against_the_best():
 def test_fits_of_one_set_differ_in_what_is_chosen_alone(rows):
     sets = selection.candidates(rows, "elbo_exact", "widths")
     assert [[row["width"] for row in fits] for fits in sets] == [[2, 10]] * 3
-    assert all(row["annealed"] for fits in sets for row in fits)
-    pairs = selection.candidates(rows, "elbo_exact", "optima")
-    assert [{row["annealed"] for row in fits} for fits in pairs] == [{True, False}] * 6
+    assert all(row["annealing"] for fits in sets for row in fits)
+    pairs = selection.candidates(rows, "elbo_exact", "annealings")
+    assert [{row["annealing"] for row in fits} for fits in pairs] == [{0.2, 0.0}] * 6
     assert not selection.candidates(rows, "elbo_collapsed", "widths")
 
 
@@ -167,8 +167,8 @@ def test_verdicts_follow_the_losses(rows):
     for row in rows:
         row["iwae_all"] = row["log_density"]
     verdicts = {claim.text: claim.verdict for claim in selection.claims(rows)}
-    text = "Ours: the IWAE, all draws selects between the fits with and without KL "
-    assert verdicts[f"{text}annealing."] == "holds"
+    text = "Ours: the IWAE, all draws selects between KL annealings, at a prior and a "
+    assert verdicts[f"{text}width."] == "holds"
     priors = "Ours: the exact ELBO selects across priors, at a width."
     assert verdicts[priors] == "waits for results"
 

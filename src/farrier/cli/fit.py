@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +12,6 @@ from ._reading import Choices, Rows, in_memory, scores, streamed
 from ._shared import Force, Json, check_output, notes, scores_line, show
 
 if TYPE_CHECKING:
-    from ..core.priors import AbstractPrior
     from ..tables.model import TableModel
 
 
@@ -58,7 +56,7 @@ Prior = Annotated[
     typer.Option(
         "--prior",
         help="Prior of the weights, such as horseshoe or gaussian. Default: "
-        "narrow-horseshoe for regression, horseshoe for classification.",
+        "column-horseshoe for regression, horseshoe for classification.",
     ),
 ]
 Likelihood = Annotated[
@@ -80,14 +78,6 @@ Refine = Annotated[
     str | None,
     typer.Option(
         "--refine", help="nuts or mclmc: sample the posterior by MCMC after the fit."
-    ),
-]
-InputHorseshoe = Annotated[
-    bool,
-    typer.Option(
-        "--input-horseshoe",
-        help="Give each feature a horseshoe scale too, so that features that are not "
-        "needed become inactive. Requires a horseshoe prior.",
     ),
 ]
 Preset = Annotated[
@@ -130,7 +120,6 @@ def fit(
     likelihood: Likelihood = None,
     restarts: Restarts = None,
     refine: Refine = None,
-    input_horseshoe: InputHorseshoe = False,
     preset: Preset = None,
     max_iter: MaxIter = None,
     seed: Seed = 0,
@@ -166,8 +155,6 @@ def fit(
     given = {name: value for name, value in settings.items() if value is not None}
     settings = _preset(preset, table.columns.task, table.rows) | given
     estimator = _estimator(table.columns.task, settings, max_iter)
-    if input_horseshoe:
-        estimator.prior = _with_columns(estimator.prior)
     if first and not as_json:
         typer.echo("\n".join(table.lines()))
     files = {"data": data, "output": output, "checkpoint": checkpoint}
@@ -286,22 +273,6 @@ def _estimator(task: str, settings: dict[str, Any], max_iter: int | None) -> Any
     if max_iter is not None:
         estimator.set_params(training__max_iter=max_iter)
     return estimator
-
-
-def _with_columns(prior: "str | AbstractPrior") -> "str | AbstractPrior":
-    """The prior with a half-Cauchy scale for each column, too."""
-    from ..core.priors import PRIORS
-
-    if isinstance(prior, str) and prior not in PRIORS:
-        return prior  # which the estimator refuses
-    chosen = PRIORS[prior] if isinstance(prior, str) else prior
-    if "columns" not in vars(chosen):  # a setting of the horseshoe alone
-        names = [name for name, each in PRIORS.items() if "columns" in vars(each)]
-        raise ValueError(
-            f"--input-horseshoe requires a horseshoe prior (--prior one of {names}), "
-            f"got {prior!r}."
-        )
-    return replace(chosen, columns=True)
 
 
 def _widths(text: str) -> tuple[int, ...]:

@@ -64,7 +64,7 @@ class NetworkEstimator(FittedAttributes, CallbackSupportMixin, BaseEstimator):
         hidden_layer_sizes=(100,),
         activation="gelu",
         *,
-        prior="narrow-horseshoe",
+        prior="column-horseshoe",
         posterior="mean-field",
         likelihood: Any = "heteroscedastic",
         n_restarts=1,

@@ -44,12 +44,12 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
         switches off those that the data do not need.
     activation : {"gelu", "relu", "tanh"}, default="gelu"
         Activation function of the hidden layers.
-    prior : str or AbstractPrior, default="narrow-horseshoe"
-        "narrow-horseshoe" (a horseshoe whose inactive nodes add less noise),
-        "horseshoe" (that of Ghosh & Doshi-Velez 2017), "centred-horseshoe",
-        "regularised-horseshoe", "gaussian", "scale-mixture", or an object such as
-        `Horseshoe(node_scale=0.1)`. `Horseshoe(columns=True)` gives each column a scale
-        too, so that columns that are not needed are switched off.
+    prior : str or AbstractPrior, default="column-horseshoe"
+        "column-horseshoe" (a horseshoe over the nodes, and one over the columns of `X`,
+        which switches off columns that are not needed), "narrow-horseshoe" (the same
+        without the columns), "horseshoe" (that of Ghosh & Doshi-Velez 2017),
+        "centred-horseshoe", "regularised-horseshoe", "gaussian", "scale-mixture", or an
+        object such as `Horseshoe(node_scale=0.1)`.
     posterior : {"mean-field", "low-rank", "matrix"} or object, default="mean-field"
         Variational posterior of the weights: independent normals; independent normals
         whose variances have rank 1, with faster steps (`LowRank(rank=2)` for another
@@ -91,9 +91,9 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
     node_probabilities_ : tuple of ndarray of shape (n_nodes,)
         For each hidden layer, the posterior probability that each node is active.
     features_on_ : ndarray of bool of shape (n_features,)
-        With `Horseshoe(columns=True)`: whether each column is active.
+        Whether each column is active, if the prior has scales of the columns.
     feature_probabilities_ : ndarray of shape (n_features,)
-        With `Horseshoe(columns=True)`: the posterior probability of that.
+        The posterior probability of that, if the prior has scales of the columns.
     feature_scores_ : ndarray of shape (n_features,)
         Share of the target's variance that each column carries.
     weight_norms_ : tuple of ndarray of shape (n_nodes,)
@@ -132,7 +132,7 @@ class HorseshoeRegressor(RegressorMixin, ViewedEstimator):
     """
 
     n_targets_: int | None
-    _default_annealing: float = 0.8
+    _default_annealing: float = 0.2
 
     def __sklearn_tags__(self):
         """Several targets at once are allowed."""
