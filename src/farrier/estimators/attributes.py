@@ -16,7 +16,7 @@ from ..train.history import History
 from .checks import checked_level
 
 SLOW = {"feature_scores_", "feature_importances_"}  # attributes that take seconds
-_COLUMNS = 'a prior with scales of the columns, such as "column-horseshoe"'
+_COLUMNS = "`prior=Horseshoe(columns=True)`"
 
 
 def _nodes_of_columns(model: FittedModel) -> Nodes | None:
@@ -119,7 +119,7 @@ class FittedAttributes:
 
     @property
     def features_on_(self) -> np.ndarray:
-        """Whether each column is active (I4), if the columns have scales."""
+        """Whether each column is active (I4), with `Horseshoe(columns=True)`."""
         return self._optional("features_on_").active[0]
 
     @property
