@@ -84,8 +84,8 @@ REFINED_BEFORE: dict[str, Any] = BEFORE | {
     "refine": Mclmc(chains=8, draws=200),
 }
 COLUMNS = Horseshoe(node_scale=0.01, half_cauchy="exact", columns=True)
-SHORT: dict[str, Any] = {"prior": COLUMNS, "kl_annealing": 0.2}
-FAST = SHORT | {"learning_rate": 0.02}
+ANNEALED: dict[str, Any] = {"prior": COLUMNS, "kl_annealing": 0.2}
+FAST = ANNEALED | {"learning_rate": 0.02}
 
 
 def variational(share: float = 1.0, **changes: Any) -> Candidate:
@@ -99,7 +99,7 @@ def refined(**changes: Any) -> Candidate:
 
 
 # Values that are in the settings of each part.
-IN_SETTINGS = ("GROUPS", "BEFORE", "REFINED_BEFORE", "COLUMNS", "SHORT", "FAST")
+IN_SETTINGS = ("GROUPS", "BEFORE", "REFINED_BEFORE", "COLUMNS", "ANNEALED", "FAST")
 GROUPS = {
     "variational": Group(
         tables=SMALL + LARGE,
@@ -114,22 +114,22 @@ GROUPS = {
             "annealing 0.2": variational(kl_annealing=0.2),
             "columns": variational(prior=COLUMNS),
             "columns, annealing 0.1": variational(prior=COLUMNS, kl_annealing=0.1),
-            "columns, annealing 0.2": variational(**SHORT),
+            "columns, annealing 0.2": variational(**ANNEALED),
             "columns, annealing 0.2, collapsed": variational(
-                **SHORT | {"prior": Horseshoe(node_scale=0.01, columns=True)}
+                **ANNEALED | {"prior": Horseshoe(node_scale=0.01, columns=True)}
             ),
             "columns, annealing 0.2, b=1": variational(
-                **SHORT | {"prior": Horseshoe(columns=True, half_cauchy="exact")}
+                **ANNEALED | {"prior": Horseshoe(columns=True, half_cauchy="exact")}
             ),
             "columns, annealing 0.2, low rank": variational(
-                **SHORT, posterior="low-rank"
+                **ANNEALED, posterior="low-rank"
             ),
             "columns, annealing 0.2, rate 0.02": variational(**FAST),
             "columns, annealing 0.2, rate 0.02, half of the steps": variational(
                 0.5, **FAST
             ),
         },
-        shipped="before",
+        shipped="columns, annealing 0.2, collapsed",
         advantages={
             "exact half-Cauchy": TIGHTER,
             "horseshoe b=1": "the prior of the paper",

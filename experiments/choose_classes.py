@@ -95,11 +95,11 @@ BEFORE: dict[str, Any] = {
     "learning_rate": 0.01,
     "kl_annealing": 0.6,
 }
-SHORT: dict[str, Any] = {
+ANNEALED: dict[str, Any] = {
     "prior": Horseshoe(half_cauchy="exact", columns=True),
     "kl_annealing": 0.2,
 }
-GELU = SHORT | {"activation": "gelu"}
+GELU = ANNEALED | {"activation": "gelu"}
 FAST = GELU | {"learning_rate": 0.02}
 
 
@@ -109,7 +109,7 @@ def variational(share: float = 1.0, **changes: Any) -> Candidate:
 
 
 # Values that are in the settings of each part.
-IN_SETTINGS = ("GROUPS", "BEFORE", "SHORT", "GELU", "FAST")
+IN_SETTINGS = ("GROUPS", "BEFORE", "ANNEALED", "GELU", "FAST")
 GROUPS = {
     "variational": Group(
         tables=(*PMLB, *datasets.MIXED),
@@ -120,10 +120,10 @@ GROUPS = {
             "gelu": variational(activation="gelu"),
             "low rank": variational(posterior="low-rank"),
             "annealing 0.2": variational(kl_annealing=0.2),
-            "columns": variational(prior=SHORT["prior"]),
-            "columns, annealing 0.2": variational(**SHORT),
+            "columns": variational(prior=ANNEALED["prior"]),
+            "columns, annealing 0.2": variational(**ANNEALED),
             "columns, annealing 0.2, narrow": variational(
-                **SHORT
+                **ANNEALED
                 | {
                     "prior": Horseshoe(
                         node_scale=0.01, half_cauchy="exact", columns=True

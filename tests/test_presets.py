@@ -62,7 +62,11 @@ def test_the_refined_network_has_no_more_weights_than_one_layer_of_50():
 
 
 def test_of_many_rows_the_refined_recipe_mixes_fits_under_the_papers_prior():
-    assert presets.refined(2_000) == {"prior": "horseshoe", "n_restarts": 3}
+    assert presets.refined(2_000) == {
+        "prior": "horseshoe",
+        "training": Training(kl_annealing=0.8),
+        "n_restarts": 3,
+    }
 
 
 def test_the_plain_settings_have_the_papers_prior():

@@ -31,12 +31,16 @@ def refined(rows: int) -> dict[str, Any]:
     of Ghosh & Doshi-Velez (2017).
     """
     if rows >= MANY_ROWS:
-        return {"prior": "horseshoe", "n_restarts": 3}
+        return {
+            "prior": "horseshoe",
+            "training": Training(kl_annealing=0.8),
+            "n_restarts": 3,
+        }
     return {
         "hidden_layer_sizes": (16, 16),
         "prior": Horseshoe(slab=2.0),
         "likelihood": "heteroscedastic",
-        "training": Training(max_iter=epochs_for(3_000, rows)),
+        "training": Training(max_iter=epochs_for(3_000, rows), kl_annealing=0.8),
         "n_restarts": 8,
         "refine": Mclmc(chains=8, draws=200),
     }

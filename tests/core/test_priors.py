@@ -104,6 +104,7 @@ def test_priors_by_name():
     centred = Horseshoe(parametrisation="centred")
     assert PRIORS["horseshoe"] == Horseshoe(parametrisation="non-centred")
     assert PRIORS["narrow-horseshoe"] == Horseshoe(node_scale=0.01)
+    assert PRIORS["column-horseshoe"] == Horseshoe(node_scale=0.01, columns=True)
     assert PRIORS["centred-horseshoe"] == centred != Horseshoe()
     assert PRIORS["gaussian"] == Gaussian(scale=5.0)
 

@@ -249,8 +249,8 @@ PRIORS: dict[str, AbstractPrior] = {
     # A smaller node scale makes inactive nodes add less noise, which helps on small
     # data sets.
     "narrow-horseshoe": Horseshoe(node_scale=0.01),
-    # The same with scales of the columns, and KL terms without a slack.
-    "column-horseshoe": Horseshoe(node_scale=0.01, half_cauchy="exact", columns=True),
+    # The same with scales of the columns.
+    "column-horseshoe": Horseshoe(node_scale=0.01, columns=True),
     "centred-horseshoe": Horseshoe(parametrisation="centred"),
     "regularised-horseshoe": Horseshoe(slab=2.0),
     "gaussian": Gaussian(),
