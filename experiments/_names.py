@@ -11,6 +11,7 @@ NAMES += (
     "choose-classes",
     "noise",
     "uci-default",
+    "uci-before",
     "uci-refined",
     "covtype",
     "uci-peers",

@@ -64,6 +64,7 @@ TRIAL = Nuts(chains=1, warm_up=150, draws=25, depth=2)  # does it run at all?
 IN_SETTINGS = ("RECIPES",)  # the arguments that they make are in `settings_of`
 RECIPES: dict[str, Callable[[int], dict[str, Any]]] = {
     "default": lambda rows: {},
+    "before": lambda rows: {"prior": "narrow-horseshoe", "kl_annealing": 0.8},
     "trial": lambda rows: {"refine": TRIAL},
     "refined": presets.refined,
 }
@@ -302,6 +303,27 @@ def beside(recipes: dict[str, list[Row]]) -> str:
     sets = by_set(row for rows in recipes.values() for row in rows)
     text += discrete_text(sets)
     return text + copies_text({f"({r})": by_set(rows) for r, rows in recipes.items()})
+
+
+def changes(before: list[Row], now: list[Row]) -> str:
+    """The present default less the earlier one, split by split, with its verdict."""
+    lines = []
+    for name in datasets.UCI:
+        old = {row["split"]: row for row in where(before, set=name)}
+        if not (pairs := [(r, old[r["split"]]) for r in where(now, set=name)]):
+            continue
+        line = [name]
+        for score, sign in {"rmse": -1, "log_density": 1, "crps": -1}.items():
+            gaps = [new[score] - other[score] for new, other in pairs]
+            gap, two_errors = mean_and_error(gaps)
+            error = two_errors / 2
+            better = "better" if sign * gap > 0 else "worse"
+            told = "level" if abs(gap) <= error else better
+            line.append(f"{gap:+.2g} ± {error:.1g}, {told}")
+        nodes = (np.mean([pair[i]["nodes_on"] for pair in pairs]) for i in (1, 0))
+        line.append(" to ".join(f"{count:.0f}" for count in nodes))
+        lines.append(line)
+    return markdown(["set", "RMSE", "log density", "CRPS", "active nodes"], lines)
 
 
 def unfinished(rows: list[Row]) -> list[str]:

@@ -231,3 +231,25 @@ def test_the_readme_has_the_figures_of_the_last_run():
     expected = _recipes.beside(found)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert expected in readme, "put this into it:\n" + expected
+
+
+def test_changes_are_paired_by_split():
+    before = made_rows("yacht", 0.5, -0.5)
+    now = [row | {"rmse": row["rmse"] + 0.1, "nodes_on": 3} for row in before]
+    (line,) = (
+        line
+        for line in _recipes.changes(before, now).splitlines()
+        if line.startswith("| yacht")
+    )
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[1].startswith("+0.1 ±")
+    assert cells[1].endswith(", worse")
+    assert cells[2] == cells[3] == "+0 ± 0, level"
+    assert cells[4].endswith(" to 3")
+
+
+def test_the_page_has_the_changes_of_the_default():
+    rows = (read_rows(ROOT / f"results/uci-{r}/rows.json") for r in ("before", "default"))
+    expected = _recipes.changes(*rows)
+    page = (ROOT / "docs/how-to/regression.md").read_text(encoding="utf-8")
+    assert expected in page, "put this into it:\n" + expected
