@@ -121,9 +121,9 @@ class Config:
     """
 
     annealings: tuple[float, ...] = (0.2, 0.8)
-    cubic_widths: tuple[int, ...] = (2, 10, 50, 200, 1_000)
-    label_widths: tuple[int, ...] = (10, 50, 200, 1_000)
-    table_widths: tuple[int, ...] = (10, 50, 200, 1_000)
+    cubic_widths: tuple[int, ...] = (2, 10, 50, 1_000)
+    label_widths: tuple[int, ...] = (10, 50, 1_000)
+    table_widths: tuple[int, ...] = (10, 50, 1_000)
     evidence_widths: tuple[int, ...] = (2, 10)
     priors: tuple[str, ...] = tuple(PRIORS)
     tables: tuple[str, ...] = TABLES
