@@ -9,7 +9,7 @@ from experiments._names import NAMES
 from experiments._results import reproduce_into
 
 MOST_SECONDS = 300  # for all of them together on a quiet machine
-LONG = ("ablation", "gestures", "mnist", "frontier")
+LONG = ("ablation", "gestures", "mnist", "frontier", "pruned")
 RUNS = [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in NAMES]
 
 
