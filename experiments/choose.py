@@ -88,7 +88,7 @@ REFINED_BEFORE: dict[str, Any] = BEFORE | {
 }
 COLUMNS = Horseshoe(node_scale=0.01, half_cauchy="exact", columns=True)
 ANNEALED: dict[str, Any] = {"prior": COLUMNS, "kl_annealing": 0.2}
-FAST = ANNEALED | {"learning_rate": 0.02}
+FAST: dict[str, Any] = ANNEALED | {"learning_rate": 0.02}
 
 
 def variational(share: float = 1.0, **changes: Any) -> Candidate:
@@ -119,10 +119,10 @@ GROUPS = {
             "columns, annealing 0.1": variational(prior=COLUMNS, kl_annealing=0.1),
             "columns, annealing 0.2": variational(**ANNEALED),
             "columns, annealing 0.2, collapsed": variational(
-                **ANNEALED | {"prior": Horseshoe(node_scale=0.01, columns=True)}
+                prior=Horseshoe(node_scale=0.01, columns=True), kl_annealing=0.2
             ),
             "columns, annealing 0.2, b=1": variational(
-                **ANNEALED | {"prior": Horseshoe(columns=True, half_cauchy="exact")}
+                prior=Horseshoe(columns=True, half_cauchy="exact"), kl_annealing=0.2
             ),
             "columns, annealing 0.2, low rank": variational(
                 **ANNEALED, posterior="low-rank"

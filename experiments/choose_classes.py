@@ -99,8 +99,8 @@ ANNEALED: dict[str, Any] = {
     "prior": Horseshoe(half_cauchy="exact", columns=True),
     "kl_annealing": 0.2,
 }
-GELU = ANNEALED | {"activation": "gelu"}
-FAST = GELU | {"learning_rate": 0.02}
+GELU: dict[str, Any] = ANNEALED | {"activation": "gelu"}
+FAST: dict[str, Any] = GELU | {"learning_rate": 0.02}
 
 
 def variational(share: float = 1.0, **changes: Any) -> Candidate:
@@ -116,19 +116,13 @@ GROUPS = {
         candidates={
             "before": variational(),
             "exact half-Cauchy": variational(prior=Horseshoe(half_cauchy="exact")),
-            "narrow horseshoe": variational(prior=Horseshoe(node_scale=0.01)),
             "gelu": variational(activation="gelu"),
-            "low rank": variational(posterior="low-rank"),
             "annealing 0.2": variational(kl_annealing=0.2),
             "columns": variational(prior=ANNEALED["prior"]),
             "columns, annealing 0.2": variational(**ANNEALED),
             "columns, annealing 0.2, narrow": variational(
-                **ANNEALED
-                | {
-                    "prior": Horseshoe(
-                        node_scale=0.01, half_cauchy="exact", columns=True
-                    )
-                }
+                prior=Horseshoe(node_scale=0.01, half_cauchy="exact", columns=True),
+                kl_annealing=0.2,
             ),
             "columns, annealing 0.2, gelu": variational(**GELU),
             "columns, annealing 0.2, gelu, rate 0.02": variational(**FAST),

@@ -249,7 +249,7 @@ def test_changes_are_paired_by_split():
 
 
 def test_the_page_has_the_changes_of_the_default():
-    rows = (read_rows(ROOT / f"results/uci-{r}/rows.json") for r in ("before", "default"))
-    expected = _recipes.changes(*rows)
+    read = lambda recipe: read_rows(ROOT / f"results/uci-{recipe}/rows.json")
+    expected = _recipes.changes(read("before"), read("default"))
     page = (ROOT / "docs/how-to/regression.md").read_text(encoding="utf-8")
     assert expected in page, "put this into it:\n" + expected
