@@ -69,7 +69,7 @@ from ._models import classified, fit_each, fit_to_parts, network_of
 from .plots import Figure, legend_below, new_figure
 from .settings import arguments
 
-HOURS = "about 25 minutes on 2 cores"
+HOURS = "about an hour on 2 cores"
 CUBIC, LABELS_221, EVIDENCE = "cubic", "two-two-one", "evidence"
 TABLES = ("560_bodyfat", "1096_FacultySalaries", "547_no2", "595_fri_c0_1000_10")
 PRIORS: dict[str, dict[str, Any]] = {
@@ -121,7 +121,7 @@ class Config:
     """
 
     annealings: tuple[float, ...] = (0.2, 0.8)
-    cubic_widths: tuple[int, ...] = (2, 10, 50, 1_000)
+    cubic_widths: tuple[int, ...] = (2, 10, 50, 200, 1_000)
     label_widths: tuple[int, ...] = (10, 50, 1_000)
     table_widths: tuple[int, ...] = (10, 50, 1_000)
     evidence_widths: tuple[int, ...] = (2, 10)
