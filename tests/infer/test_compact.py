@@ -167,6 +167,18 @@ def test_what_is_random_about_a_node_goes_into_the_bias(getkey):
     assert (np.asarray(number).var() * loc**2 > 10 * error).any()
 
 
+def test_moments_of_activations_are_over_draws_and_rows(getkey):
+    """Means over the draws for each row; mean squares over draws and rows (C1)."""
+    x = inputs(getkey())
+    posterior = posterior_of(network_of((3, 2), sd=0.3, key=getkey()), key=getkey())
+    draws = [posterior.sample(jnp.asarray(n)).hidden(x) for n in range(DRAWS)]
+    for layer, moments in enumerate(activations(posterior, x)):
+        values = np.stack([np.asarray(hidden[layer]) for hidden in draws])
+        np.testing.assert_allclose(moments.mean, values.mean(0), rtol=1e-9)
+        np.testing.assert_allclose(moments.square, (values**2).mean((0, 1)), rtol=1e-9)
+        assert (moments.square > 1.1 * values.mean((0, 1)) ** 2).any()
+
+
 def test_folded_nodes_are_a_constant_and_a_combination_of_the_kept_ones(getkey):
     """a_2 = 3 + 2 a_0 - a_1 exactly: nothing changes where they are folded (C1)."""
     x = np.abs(inputs(getkey())) + 0.5
