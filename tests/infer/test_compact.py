@@ -169,7 +169,7 @@ def test_what_is_random_about_a_node_goes_into_the_bias(getkey):
 
 def test_moments_of_activations_are_over_draws_and_rows(getkey):
     """Means over the draws for each row; mean squares over draws and rows (C1)."""
-    x = inputs(getkey())
+    x = jnp.asarray(inputs(getkey()))
     posterior = posterior_of(network_of((3, 2), sd=0.3, key=getkey()), key=getkey())
     draws = [posterior.sample(jnp.asarray(n)).hidden(x) for n in range(DRAWS)]
     for layer, moments in enumerate(activations(posterior, x)):
