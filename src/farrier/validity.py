@@ -286,9 +286,11 @@ def _check_standardiser(units: Standardiser, what: str, columns: int) -> None:
 def _check_nodes(model: FittedModel, nodes: Nodes) -> None:
     """Node scores belong to the posterior, of which all nodes were built."""
     posterior = model.posterior
-    shares = [*nodes.shares, *([] if nodes.columns is None else [nodes.columns])]
-    for share in shares:
+    for share in nodes.shares:
         _check_shares(share, model.draws, share.shape[-1])
+        _require(bool((share >= 0).all()), "its node scores are negative")
+    if nodes.columns is not None:  # (I4): noise of either sign about 0
+        _check_shares(nodes.columns, model.draws, nodes.columns.shape[-1])
     known = posterior.variational is None
     fits = model.draws >= 2 and (known or posterior.draws == model.draws)
     _require(fits, f"its number of draws is {model.draws}")
@@ -307,9 +309,9 @@ def _check_nodes(model: FittedModel, nodes: Nodes) -> None:
 
 
 def _check_shares(shares: Any, draws: int, columns: int) -> None:
-    """Shares of nodes or columns: one for each draw, none of them negative."""
+    """Shares of nodes or columns: a finite one for each draw."""
     valid = isinstance(shares, np.ndarray) and shares.shape == (draws, columns)
-    valid = valid and shares.dtype.kind == "f" and bool((shares >= 0).all())
+    valid = valid and shares.dtype.kind == "f" and bool(np.isfinite(shares).all())
     _require(valid, "its node or column scores are not shares")
 
 
