@@ -77,7 +77,8 @@ def test_a_regressor_learns_in_float32(kind):
     z = (target(new) + noise[1] - mean) / sd
     # A matrix posterior is wide on so few rows: three seeds have 0.69 to 0.83, under
     # either noise model, and 0.55 here, where XLA optimises less.
-    assert 0.5 < np.sqrt(np.mean(z**2)) < 1.4
+    least = 0.5 if kind == "correlated" else 0.6
+    assert least < np.sqrt(np.mean(z**2)) < 1.4
 
 
 def test_a_classifier_learns_in_float32():
